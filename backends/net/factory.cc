@@ -82,14 +82,16 @@ std::unique_ptr<Backend> data_plane(const Config& config, const Party& party,
 
 /// Between hosts too.
 std::unique_ptr<Backend> data_plane(const Config& config, const Party& party, const RemoteJob& job,
-                                    std::shared_ptr<ConnectionManager> manager) {
+                                    std::shared_ptr<ConnectionManager> manager,
+                                    const ConnectionObservers& observers) {
   TcpBackendArgs args{
       .party = party,
       .secret = job.secret,
       .manager = std::move(manager),
       .addresses = {},
       .timeout = config.start_timeout,
-      .reconnect_limit = std::chrono::duration_cast<Duration>(config.reconnect_limit)};
+      .reconnect_limit = std::chrono::duration_cast<Duration>(config.reconnect_limit),
+      .observers = observers};
   for (const auto& [rank, who] : job.roster) args.addresses.push_back(who.address);
   return std::make_unique<TcpBackend>(std::move(args));
 }
@@ -191,7 +193,8 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
   if (!local.ok()) return local.status();
   party.purpose = Purpose::kLink;
   const WaitLimit limit(now() + time_left(deadline), &options.cancel);
-  auto counts = options.counts ? options.counts : std::make_shared<ConnectionCounts>();
+  auto counts = options.observers.counts;
+  if (!counts) counts = std::make_shared<ConnectionCounts>();
   auto budget = std::make_shared<ConnectionBudget>(config.max_connections, std::move(counts));
   RONDE_ASSIGN_OR_RETURN(
       const auto manager,
@@ -204,7 +207,7 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
                                                              .links = std::move(links),
                                                              .limits = limits_of(config),
                                                              .abort = options.abort});
-  link.tcp = data_plane(config, party, job, manager);
+  link.tcp = data_plane(config, party, job, manager, options.observers);
   if (link.channel->topology().host_count() > 1) link.card = card_of(job.local);
   return link;
 }
@@ -240,9 +243,9 @@ std::string describe_encryption(const Config& config) {
 
 Result<JobLink> connect_job(const Config& config, const std::string& version,
                             std::shared_ptr<AbortToken> abort, CancelSource cancel,
-                            std::shared_ptr<ConnectionCounts> counts) {
+                            ConnectionObservers observers) {
   return net::connect_ranks(config, {version, host_name(), net::host_identity(), std::move(abort),
-                                     std::move(cancel), std::move(counts)});
+                                     std::move(cancel), std::move(observers)});
 }
 
 }  // namespace ronde

@@ -30,7 +30,7 @@ struct JobLink {
 /// Connects this rank with the job that `config` describes: rank, size, job_id, rendezvous,
 /// secret_file or secret_fd, network_interface, max_connections, start_timeout, link_timeout.
 /// `version` must be the same on all ranks. `abort`, where not null, is aborted from threads of the
-/// channel as soon as a rank is lost. `cancel` ends it early. `counts`, where not null, counts data
+/// channel as soon as a rank is lost. `cancel` ends it early. `observers` observe data
 /// connections. A job of one rank opens no socket. Blocks until all ranks are connected,
 /// start_timeout at most. Errors: those of `cancel`; kTimeout naming the missing ranks;
 /// kVersionMismatch naming ranks, hosts and versions; kRankFailure where a rank went away
@@ -38,7 +38,7 @@ struct JobLink {
 /// is too low; kUnavailable.
 Result<JobLink> connect_job(const Config& config, const std::string& version,
                             std::shared_ptr<AbortToken> abort = nullptr, CancelSource cancel = {},
-                            std::shared_ptr<ConnectionCounts> counts = nullptr);
+                            ConnectionObservers observers = {});
 
 /// The way data goes between hosts: "not encrypted", or the cipher.
 std::string describe_encryption(const Config& config);
@@ -53,7 +53,7 @@ struct ConnectOptions {
   std::string host_identity;
   std::shared_ptr<AbortToken> abort;  ///< May be null.
   CancelSource cancel = {};
-  std::shared_ptr<ConnectionCounts> counts = nullptr;  ///< May be null.
+  ConnectionObservers observers = {};
 };
 
 /// connect_job() with what tests may replace.

@@ -91,7 +91,7 @@ Status Runtime::Parts::start(const JoinOptions& options) {
   kernels = create_kernels();
   payloads = create_payload_reducer(kernels);
   RONDE_ASSIGN_OR_RETURN(JobLink link,
-                         connect_job(config, kVersion, abort, options.cancel, connections));
+                         connect_job(config, kVersion, abort, options.cancel, observers()));
   channel = std::move(link.channel);
   topology = channel->topology();
   make_observers(link.card);
@@ -110,6 +110,16 @@ void Runtime::Parts::note_failures() {
   if (history == nullptr) return;
   (void)abort->listen([known = history] { known->on_broken(); });
   connections = history->connections();
+}
+
+/// Connections end before the timeline.
+ConnectionObservers Runtime::Parts::observers() {
+  return {.counts = connections, .on_healed = [this](int rank, TimeSpan outage) {
+            EventSink* const events = timeline->gate().get();
+            if (events == nullptr) return;
+            const std::string name = fmt::format("{} rank {}", kOutageSpan, rank);
+            events->span(kConnectionsTrack, name, outage, {});
+          }};
 }
 
 /// Reports the way to this epoch, once its first operation has ended.

@@ -106,6 +106,7 @@ class Runtime {
     Status start(const JoinOptions& options);
     void stop(std::string_view why) noexcept;
     void note_failures();
+    ConnectionObservers observers();
     void report_passage();
     void make_observers(const NetworkCard& card);
     void start_engine();

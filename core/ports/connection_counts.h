@@ -3,6 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "core/ports/event_sink.h"
 
 namespace ronde {
 
@@ -13,11 +17,22 @@ struct ConnectionCounts {
   /// Nanoseconds from the first attempt to the end of the handshake, of those dialed here.
   std::atomic<std::uint64_t> opening_ns{0};
 
+  /// Outages that have ended, and their nanoseconds in all.
+  std::atomic<std::uint64_t> healed{0};
+  std::atomic<std::uint64_t> outage_ns{0};
+
   /// Connections that are open now.
   [[nodiscard]] std::uint64_t open() const noexcept {
     const std::uint64_t ends = closed.load();  // read first, so the result is never too small
     return opened.load() - ends;
   }
+};
+
+/// Who observes these connections.
+struct ConnectionObservers {
+  std::shared_ptr<ConnectionCounts> counts = nullptr;  ///< May be null.
+  /// The connection with a rank of the job works again after an outage. Threads: any. May be null.
+  std::function<void(int rank, TimeSpan outage)> on_healed = nullptr;
 };
 
 }  // namespace ronde

@@ -55,6 +55,9 @@ inline constexpr std::string_view kLeavePart = "leave the epoch";
 inline constexpr std::string_view kWaitPart = "wait for the next epoch";
 inline constexpr std::string_view kConnectPart = "connect";
 inline constexpr std::string_view kFirstOperationPart = "first operation";
+/// The track of connections between hosts, and a time in which one did not work.
+inline constexpr std::string_view kConnectionsTrack = "connections";
+inline constexpr std::string_view kOutageSpan = "OUTAGE";
 /// The counter of the step that an elastic job has committed last.
 inline constexpr std::string_view kCommitCounter = "committed step";
 

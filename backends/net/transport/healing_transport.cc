@@ -246,9 +246,20 @@ Status HealingTransport::check(Peer& with) {
 }
 
 void HealingTransport::report_outages(Peer& with) {
-  for (const LinkOutage& outage : with.link.take_ended_outages()) {
-    log(LogLevel::kWarning, "the connection with {} {}; it works again after {:.2f} s",
-        args_.members.name_of(with.rank), outage.reason, seconds(outage.ended - outage.began));
+  for (const LinkOutage& outage : with.link.take_ended_outages()) report(with.rank, outage);
+}
+
+void HealingTransport::report(int rank, const LinkOutage& outage) const {
+  const Duration lasted = outage.ended - outage.began;
+  log(LogLevel::kWarning, "the connection with {} {}; it works again after {:.2f} s",
+      args_.members.name_of(rank), outage.reason, seconds(lasted));
+  const ConnectionObservers& observers = args_.observers;
+  if (observers.counts) {
+    observers.counts->healed.fetch_add(1);
+    observers.counts->outage_ns.fetch_add(static_cast<std::uint64_t>(to_ns(lasted)));
+  }
+  if (observers.on_healed) {
+    observers.on_healed(args_.members.who(rank).rank, {to_ns(outage.began), to_ns(outage.ended)});
   }
 }
 

@@ -19,6 +19,7 @@
 #include "backends/net/transport/members.h"
 #include "core/base/abort.h"
 #include "core/base/mutex.h"
+#include "core/ports/connection_counts.h"
 #include "core/ports/transport.h"
 
 namespace ronde::net {
@@ -36,6 +37,7 @@ struct HealingTransportArgs {
   Duration limit{};                   ///< For an outage of a connection.
   std::shared_ptr<AbortToken> abort;  ///< Of the group; ends the goodbye. May be null.
   std::size_t window_bytes = kHealingWindowBytes;
+  ConnectionObservers observers = {};
 };
 
 class HealingTransport final : public Transport {
@@ -86,6 +88,7 @@ class HealingTransport final : public Transport {
   Status look() RONDE_REQUIRES(mutex_);
   Status check(Peer& with) RONDE_REQUIRES(mutex_);
   void report_outages(Peer& with) RONDE_REQUIRES(mutex_);
+  void report(int rank, const LinkOutage& outage) const;
   [[nodiscard]] Status judge(int rank, const Status& error) const;
   [[nodiscard]] Nap nap() const RONDE_REQUIRES(mutex_);
 

@@ -65,7 +65,8 @@ Result<std::unique_ptr<Transport>> make_transport(const TcpBackendArgs& args,
                                                    .timeout = needs.timeout,
                                                    .limit = args.reconnect_limit,
                                                    .abort = group.abort,
-                                                   .window_bytes = args.window_bytes}));
+                                                   .window_bytes = args.window_bytes,
+                                                   .observers = args.observers}));
   return std::unique_ptr<Transport>(std::move(healing));
 }
 

@@ -14,6 +14,7 @@
 #include "backends/net/transport/healing_transport.h"
 #include "core/base/mutex.h"
 #include "core/ports/backend.h"
+#include "core/ports/connection_counts.h"
 
 namespace ronde::net {
 
@@ -26,6 +27,7 @@ struct TcpBackendArgs {
   Duration timeout{};                              ///< For one connection.
   Duration reconnect_limit{};                      ///< Between hosts; 0: connections do not heal.
   std::size_t window_bytes = kHealingWindowBytes;  ///< For those that do.
+  ConnectionObservers observers = {};              ///< Of those that heal.
 };
 
 class TcpBackend final : public Backend {

@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Callable
 
-from driver import deaths, disputes, flood, network, surroundings
+from driver import deaths, disputes, flood, heal, network, surroundings
 from driver.case import Case
 from driver.sandbox import Sandbox
 
@@ -41,6 +41,7 @@ KINDS: dict[str, Fault] = {
         disputes.small_shm,
         disputes.full_disk,
         network.cut,
+        heal.heal,
         flood.flood,
         surroundings.clock_jump,
         surroundings.cgroup,

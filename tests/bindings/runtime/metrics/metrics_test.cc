@@ -42,12 +42,16 @@ TEST_CASE("metrics_text: data connections are counted, and the time to open them
   counts.opened = 5;
   counts.closed = 3;
   counts.opening_ns = 2'500'000;
+  counts.healed = 2;
+  counts.outage_ns = 3'500'000'000;
   const RankFacts facts{.version = "1", .job = "j", .host = "h", .rank = 1, .size = 4};
   const std::string text = metrics_text(facts, {.connections = &counts}, Meter());
   CHECK(contains(text, "ronde_connections_open{rank=\"1\"} 2\n"));
   CHECK(contains(text, "ronde_connections_opened_total{rank=\"1\"} 5\n"));
   CHECK(contains(text, "ronde_connections_closed_total{rank=\"1\"} 3\n"));
   CHECK(contains(text, "ronde_connection_opening_seconds_total{rank=\"1\"} 0.0025\n"));
+  CHECK(contains(text, "ronde_connection_outages_total{rank=\"1\"} 2\n"));
+  CHECK(contains(text, "ronde_connection_outage_seconds_total{rank=\"1\"} 3.5\n"));
 }
 
 TEST_CASE("metrics_text: kinds that were never submitted are left out, errors are named") {
