@@ -96,9 +96,7 @@ Status HealingTransport::take_failure(int job_rank, const Status& why) {
 // Transfers.
 
 Status HealingTransport::check_peer(int rank) const {
-  RONDE_RETURN_IF_ERROR(told_);
-  if (args_.members.is_peer(rank)) return {};
-  return {Code::kInvalidArgument, fmt::format("no peer {}", rank)};
+  return told_.ok() ? args_.members.check_peer(rank) : told_;
 }
 
 HealingTransport::Peer& HealingTransport::peer(int rank) {
@@ -118,7 +116,7 @@ Result<TransferId> HealingTransport::send(int to, std::span<const std::byte> dat
   const TransferId id = make_transfer_id(false, to, with.link.post_send(data));
   if (broken_.ok()) broken_ = connect(with);
   bool moved = false;
-  if (broken_.ok()) broken_ = judge(to, with.link.progress_sends(moved));
+  if (broken_.ok()) broken_ = args_.members.judge(to, with.link.progress_sends(moved));
   return id;
 }
 
@@ -164,7 +162,7 @@ std::optional<Status> HealingTransport::try_to_finish(TransferId id, Nap& nap_fo
     stop_waiting();
     return finished ? Status() : broken_;
   }
-  nap_for = nap();
+  if (!moved) nap_for = nap();
   nap_for.ready = nap_for.ready || moved;
   return std::nullopt;
 }
@@ -191,7 +189,7 @@ Status HealingTransport::verdict(const Status& error, const AbortToken& abort) {
 Status HealingTransport::progress(bool& moved) {
   RONDE_RETURN_IF_ERROR(take_mail());
   for (Peer* each : used_) {
-    RONDE_RETURN_IF_ERROR(judge(each->rank, each->link.progress(moved)));
+    RONDE_RETURN_IF_ERROR(args_.members.judge(each->rank, each->link.progress(moved)));
     if (!each->link.is_slowed()) RONDE_RETURN_IF_ERROR(connect(*each));
   }
   return now() >= looked_ + kLookInterval ? look() : Status();
@@ -261,15 +259,6 @@ void HealingTransport::report(int rank, const LinkOutage& outage) const {
   if (observers.on_healed) {
     observers.on_healed(args_.members.who(rank).rank, {to_ns(outage.began), to_ns(outage.ended)});
   }
-}
-
-/// An error of a peer's link, naming the peer.
-Status HealingTransport::judge(int rank, const Status& error) const {
-  if (error.ok()) return {};
-  if (error.code() == Code::kInternal) {
-    return {error.code(), fmt::format("rank {} of the group {}", rank, error.message())};
-  }
-  return args_.members.gone(rank, "is cut off: its connection " + error.message());
 }
 
 HealingTransport::Nap HealingTransport::nap() const {

@@ -89,7 +89,6 @@ class HealingTransport final : public Transport {
   Status check(Peer& with) RONDE_REQUIRES(mutex_);
   void report_outages(Peer& with) RONDE_REQUIRES(mutex_);
   void report(int rank, const LinkOutage& outage) const;
-  [[nodiscard]] Status judge(int rank, const Status& error) const;
   [[nodiscard]] Nap nap() const RONDE_REQUIRES(mutex_);
 
   /// Ok: it is done. Nothing: sleep first.

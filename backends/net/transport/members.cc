@@ -23,6 +23,21 @@ Status Members::gone(int rank, std::string_view what) const {
   return Status(Code::kRankFailure, fmt::format("{} {}", name_of(rank), what)).about(who(rank));
 }
 
+Status Members::check_peer(int rank) const {
+  if (is_peer(rank)) return {};
+  return {Code::kInvalidArgument, fmt::format("no peer {}", rank)};
+}
+
+Status Members::judge(int rank, const Status& error) const {
+  if (error.ok()) return {};
+  if (error.code() == Code::kInternal) {
+    return {error.code(), fmt::format("rank {} of the group {}", rank, error.message())};
+  }
+  const bool refused = error.code() == Code::kInvalidArgument;
+  return gone(
+      rank, fmt::format("is {}: its connection {}", refused ? "cut off" : "gone", error.message()));
+}
+
 Status Members::not_connected(int rank, const Status& why) const {
   if (why.code() == Code::kRankFailure) {
     return gone(rank, "is gone: it accepts no connection: " + why.message());

@@ -24,6 +24,8 @@ class Members {
   [[nodiscard]] bool is_peer(int rank) const noexcept {
     return rank >= 0 && rank < size() && rank != rank_;
   }
+  /// Errors: kInvalidArgument for other ranks.
+  [[nodiscard]] Status check_peer(int rank) const;
   [[nodiscard]] const FailedRank& who(int rank) const {
     return names_[static_cast<std::size_t>(rank)];
   }
@@ -34,6 +36,8 @@ class Members {
 
   /// kRankFailure about the rank: its name and `what`.
   [[nodiscard]] Status gone(int rank, std::string_view what) const;
+  /// The error of the rank's link, naming the rank; ok where that is.
+  [[nodiscard]] Status judge(int rank, const Status& error) const;
   /// The error of a dial that has ended without a connection.
   [[nodiscard]] Status not_connected(int rank, const Status& why) const;
 

@@ -57,16 +57,15 @@ Result<std::unique_ptr<Transport>> make_transport(const TcpBackendArgs& args,
     RONDE_ASSIGN_OR_RETURN(auto plain, TcpTransport::create(needs));
     return std::unique_ptr<Transport>(std::move(plain));
   }
-  RONDE_ASSIGN_OR_RETURN(auto healing,
-                         HealingTransport::create({.members = Members(needs.rank, needs.names),
-                                                   .party = needs.party,
-                                                   .manager = needs.manager,
-                                                   .address = needs.address,
-                                                   .timeout = needs.timeout,
-                                                   .limit = args.reconnect_limit,
-                                                   .abort = group.abort,
-                                                   .window_bytes = args.window_bytes,
-                                                   .observers = args.observers}));
+  RONDE_ASSIGN_OR_RETURN(auto healing, HealingTransport::create({.members = needs.members,
+                                                                 .party = needs.party,
+                                                                 .manager = needs.manager,
+                                                                 .address = needs.address,
+                                                                 .timeout = needs.timeout,
+                                                                 .limit = args.reconnect_limit,
+                                                                 .abort = group.abort,
+                                                                 .window_bytes = args.window_bytes,
+                                                                 .observers = args.observers}));
   return std::unique_ptr<Transport>(std::move(healing));
 }
 
@@ -95,8 +94,7 @@ Result<std::unique_ptr<Communicator>> TcpBackend::open(const GroupSpec& group, E
     if (inside) return endpoint_inside(*args, who);
     return parse_endpoint(args->addresses[static_cast<std::size_t>(who.rank)]);
   };
-  const TcpTransportArgs needs{.rank = group.rank,
-                               .names = names_of(group),
+  const TcpTransportArgs needs{.members = Members(group.rank, names_of(group)),
                                .party = party_for(*args_, group),
                                .manager = std::move(manager),
                                .address = std::move(address),

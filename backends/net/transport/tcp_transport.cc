@@ -8,38 +8,18 @@
 #include <chrono>
 #include <thread>
 
+#include "backends/net/transport/abort_wait.h"
+#include "backends/net/transport/transfer_id.h"
 #include "core/base/clock.h"
 
 namespace ronde::net {
 namespace {
 
 constexpr int kSleepSliceMs = 50;
-// When a connection breaks, the control channel soon reports which rank died. It need not be the
-// peer, which may only have left because of it.
-constexpr std::chrono::milliseconds kVerdictGrace{250};
 // A peer that has not dialed for so long may have left the group. A connection to it then shows it.
 constexpr std::chrono::seconds kLate{1};
 // A word that the peer sent before the last message arrived comes within a round trip.
 constexpr std::chrono::seconds kLongestRoundTrip{1};
-
-// An id names direction, peer and the transfer's number between the two.
-constexpr TransferId make_id(bool incoming, int peer, std::uint64_t number) noexcept {
-  return (number << 25) | (static_cast<TransferId>(peer) << 1) | (incoming ? 1 : 0);
-}
-
-/// Makes `wake` readable when a token aborts, as long as it lives.
-class AbortListening {
- public:
-  AbortListening(int wake, const AbortToken& token)
-      : token_(token), id_(token.listen([wake] { notify_event(wake); })) {}
-  ~AbortListening() { token_.unlisten(id_); }
-  AbortListening(const AbortListening&) = delete;
-  AbortListening& operator=(const AbortListening&) = delete;
-
- private:
-  const AbortToken& token_;
-  const int id_;
-};
 
 }  // namespace
 
@@ -51,14 +31,13 @@ Result<std::unique_ptr<TcpTransport>> TcpTransport::create(TcpTransportArgs args
 
 TcpTransport::TcpTransport(TcpTransportArgs args, FileDescriptor wake)
     : args_(std::move(args)),
-      wake_(std::move(wake)),
-      size_(static_cast<int>(args_.names.size())),
-      peers_(args_.names.size()) {
+      mailbox_(std::move(wake)),
+      peers_(static_cast<std::size_t>(args_.members.size())) {
   const MutexLock lock(state_);  // no call of the manager comes before its number is known
   service_ = args_.manager->add(
       {.party = args_.party,
-       .on_link = [this](Link link) { put_link(std::move(link)); },
-       .on_failure = [this](int rank, const Status& why) { put_failure(rank, why); },
+       .on_link = [this](Link link) { mailbox_.put(std::move(link)); },
+       .on_failure = [this](int rank, const Status& why) { mailbox_.put(rank, why); },
        .idle = this});
 }
 
@@ -74,7 +53,7 @@ TcpTransport::~TcpTransport() {
 /// A forked child says no goodbye on its parent's connections.
 void TcpTransport::forget() {
   for (auto& peer : peers_) (void)peer.release();
-  (void)std::make_unique<Mail>(std::move(mail_)).release();
+  mailbox_.forget();
 }
 
 /// A peer may ask to end a connection just before this side closes it. Its word would reset the
@@ -141,42 +120,17 @@ void TcpTransport::end_least_recent() {
   state_.unlock();
 }
 
-void TcpTransport::put_link(Link link) {
-  {
-    const MutexLock lock(mutex_);
-    mail_.links.push_back(std::move(link));
-  }
-  has_mail_.store(true);
-  notify_event(wake_.get());
-}
-
-void TcpTransport::put_failure(int job_rank, const Status& why) {
-  {
-    const MutexLock lock(mutex_);
-    mail_.failures.emplace_back(job_rank, why);
-  }
-  has_mail_.store(true);
-  notify_event(wake_.get());
-}
-
 /// Comes before a look at the abort token, whose wake-up it may clear.
 Status TcpTransport::take_mail() {
-  if (!has_mail_.load(std::memory_order_relaxed)) return {};
-  clear_event(wake_.get());
-  has_mail_.store(false);
-  Mail mail;
-  {
-    const MutexLock lock(mutex_);
-    std::swap(mail, mail_);
-  }
+  Mailbox::Mail mail = mailbox_.take();
   for (Link& link : mail.links) take_link(std::move(link));
   for (const auto& [rank, why] : mail.failures) RONDE_RETURN_IF_ERROR(take_failure(rank, why));
   return {};
 }
 
 void TcpTransport::take_link(Link link) {
-  const int rank = position(link.rank);
-  if (!valid_peer(rank)) return;
+  const int rank = args_.members.position(link.rank);
+  if (!args_.members.is_peer(rank)) return;
   Peer& from = peer(rank);
   if (link.dialed) from.dialing = false;
   if (link.dialed == from.link.dials()) {
@@ -187,36 +141,19 @@ void TcpTransport::take_link(Link link) {
 }
 
 Status TcpTransport::take_failure(int job_rank, const Status& why) {
-  const int rank = position(job_rank);
+  const int rank = args_.members.position(job_rank);
   peer(rank).dialing = false;
-  if (why.code() == Code::kRankFailure) {
-    return gone(rank, "is gone: it accepts no connection: " + why.message());
-  }
-  return Status(why.code(),
-                fmt::format("rank {} could not connect with {}{}{}{}",
-                            args_.names[static_cast<std::size_t>(args_.rank)].rank, name_of(rank),
-                            why.code() == Code::kTimeout ? " in time" : "",
-                            why.message().empty() ? "" : ": ", why.message()))
-      .about(args_.names[static_cast<std::size_t>(rank)]);
+  return args_.members.not_connected(rank, why);
 }
 
-bool TcpTransport::valid_peer(int rank) const noexcept {
-  return rank >= 0 && rank < size() && rank != args_.rank;
-}
-
-/// The rank in the group of a rank of the job; -1 where it is not in it.
-int TcpTransport::position(int job_rank) const noexcept {
-  const auto found =
-      std::lower_bound(args_.names.begin(), args_.names.end(), job_rank,
-                       [](const FailedRank& name, int rank) { return name.rank < rank; });
-  if (found == args_.names.end() || found->rank != job_rank) return -1;
-  return static_cast<int>(found - args_.names.begin());
+Status TcpTransport::check_peer(int rank) const {
+  return told_.ok() ? args_.members.check_peer(rank) : told_;
 }
 
 TcpTransport::Peer& TcpTransport::peer(int rank) {
   auto& slot = peers_[static_cast<std::size_t>(rank)];
   if (slot == nullptr) {
-    slot = std::make_unique<Peer>(rank, /*dials=*/rank < args_.rank);
+    slot = std::make_unique<Peer>(rank, /*dials=*/rank < args_.members.rank());
     used_.push_back(slot.get());
   }
   return *slot;
@@ -224,7 +161,7 @@ TcpTransport::Peer& TcpTransport::peer(int rank) {
 
 Status TcpTransport::dial(Peer& peer) {
   if (std::exchange(peer.dialing, true)) return {};
-  const FailedRank& who = args_.names[static_cast<std::size_t>(peer.rank)];
+  const FailedRank& who = args_.members.who(peer.rank);
   RONDE_ASSIGN_OR_RETURN(const Endpoint address, args_.address(who));
   args_.manager->dial(service_, who.rank, address, now() + args_.timeout);
   return {};
@@ -255,30 +192,28 @@ TcpTransport::Peer& TcpTransport::use(int rank) {
 }
 
 Result<TransferId> TcpTransport::send(int to, std::span<const std::byte> data) {
-  RONDE_RETURN_IF_ERROR(told_);
-  if (!valid_peer(to)) return Status(Code::kInvalidArgument, fmt::format("no peer {}", to));
+  RONDE_RETURN_IF_ERROR(check_peer(to));
   const MutexLock lock(state_);
   Peer& with = use(to);
-  const TransferId id = make_id(false, to, with.link.post_send(data));
+  const TransferId id = make_transfer_id(false, to, with.link.post_send(data));
   if (broken_.ok()) broken_ = connect(with);
   bool moved = false;
-  if (broken_.ok()) broken_ = judge(to, with.link.progress_sends(moved));
+  if (broken_.ok()) broken_ = args_.members.judge(to, with.link.progress_sends(moved));
   return id;
 }
 
 Result<TransferId> TcpTransport::recv(int from, std::span<std::byte> data) {
-  RONDE_RETURN_IF_ERROR(told_);
-  if (!valid_peer(from)) return Status(Code::kInvalidArgument, fmt::format("no peer {}", from));
+  RONDE_RETURN_IF_ERROR(check_peer(from));
   const MutexLock lock(state_);
   Peer& with = use(from);
-  const TransferId id = make_id(true, from, with.link.post_receive(data));
+  const TransferId id = make_transfer_id(true, from, with.link.post_receive(data));
   if (broken_.ok()) broken_ = connect(with);
   return id;
 }
 
 bool TcpTransport::done(TransferId id) const noexcept {
-  const Peer& with = *peers_[(id >> 1) & 0xffffff];
-  return (id & 1) != 0 ? with.link.received(id >> 25) : with.link.sent(id >> 25);
+  const PeerLink& link = peers_[static_cast<std::size_t>(peer_of(id))]->link;
+  return is_incoming(id) ? link.received(number_of(id)) : link.sent(number_of(id));
 }
 
 Status TcpTransport::wait(TransferId id, const AbortToken& abort) {
@@ -321,41 +256,17 @@ Status TcpTransport::verdict(const AbortToken& abort) {
     const MutexLock lock(state_);
     return broken_;
   }();
-  if (broken.code() != Code::kRankFailure) return broken;
-  const TimePoint deadline = now() + kVerdictGrace;
-  while (!abort.poll() && now() < deadline) std::this_thread::sleep_for(kVerdictGrace / 100);
-  return abort.aborted() ? abort.status() : broken;
+  return wait_for_verdict(broken, abort);
 }
 
 Status TcpTransport::progress(bool& moved) {
   for (Peer* peer : used_) {
     if (!peer->link.has_posted()) continue;
-    RONDE_RETURN_IF_ERROR(judge(peer->rank, peer->link.progress_receives(moved)));
-    RONDE_RETURN_IF_ERROR(judge(peer->rank, peer->link.progress_sends(moved)));
+    RONDE_RETURN_IF_ERROR(args_.members.judge(peer->rank, peer->link.progress_receives(moved)));
+    RONDE_RETURN_IF_ERROR(args_.members.judge(peer->rank, peer->link.progress_sends(moved)));
     if (peer->link.busy()) RONDE_RETURN_IF_ERROR(connect(*peer));
   }
   return {};
-}
-
-std::string TcpTransport::name_of(int rank) const {
-  const FailedRank& name = args_.names[static_cast<std::size_t>(rank)];
-  return fmt::format("rank {} (pid {} on {})", name.rank, name.pid, name.host);
-}
-
-Status TcpTransport::gone(int rank, std::string_view what) const {
-  return Status(Code::kRankFailure, fmt::format("{} {}", name_of(rank), what))
-      .about(args_.names[static_cast<std::size_t>(rank)]);
-}
-
-/// An error of a peer's link, naming the peer.
-Status TcpTransport::judge(int rank, const Status& error) const {
-  if (error.ok()) return {};
-  if (error.code() == Code::kInternal) {
-    return {error.code(), fmt::format("rank {} of the group {}", rank, error.message())};
-  }
-  const bool refused = error.code() == Code::kInvalidArgument;
-  return gone(
-      rank, fmt::format("is {}: its connection {}", refused ? "cut off" : "gone", error.message()));
 }
 
 /// Lists the descriptors of all that may move next; nothing where something may move now.
@@ -363,7 +274,7 @@ void TcpTransport::list_waits(std::vector<pollfd>& sleep_on) const {
   const bool unread =
       std::ranges::any_of(used_, [](const Peer* peer) { return peer->link.has_unread(); });
   if (unread) return;
-  sleep_on.push_back({wake_.get(), POLLIN, 0});
+  sleep_on.push_back({mailbox_.wake(), POLLIN, 0});
   for (const Peer* peer : used_) {
     peer->link.for_each_wait([&](int fd, int events) {
       sleep_on.push_back({fd, static_cast<short>(events), 0});
@@ -372,7 +283,7 @@ void TcpTransport::list_waits(std::vector<pollfd>& sleep_on) const {
 }
 
 void TcpTransport::sleep(std::vector<pollfd>& sleep_on, const AbortToken& abort) const {
-  const AbortListening listening(wake_.get(), abort);
+  const AbortListening listening(mailbox_.wake(), abort);
   ::poll(sleep_on.data(), sleep_on.size(), kSleepSliceMs);
 }
 

@@ -9,7 +9,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "backends/net/link/connection_manager.h"
+#include "backends/net/transport/mailbox.h"
 #include "backends/net/transport/members.h"
 #include "backends/net/transport/peer_link.h"
 #include "core/base/abort.h"
@@ -30,8 +30,7 @@ namespace ronde::net {
 
 /// The parts of a transport.
 struct TcpTransportArgs {
-  int rank = 0;  ///< In the group.
-  PeerNames names;
+  Members members;
   Party party;  ///< Of this rank, for connections of this group alone.
   std::shared_ptr<ConnectionManager> manager;
   /// The address at which a rank accepts connections.
@@ -46,18 +45,13 @@ class TcpTransport final : public Transport, private IdleConnections {
   static Result<std::unique_ptr<TcpTransport>> create(TcpTransportArgs args);
   ~TcpTransport() override;
 
-  [[nodiscard]] int rank() const noexcept override { return args_.rank; }
-  [[nodiscard]] int size() const noexcept override { return size_; }
+  [[nodiscard]] int rank() const noexcept override { return args_.members.rank(); }
+  [[nodiscard]] int size() const noexcept override { return args_.members.size(); }
   Result<TransferId> send(int to, std::span<const std::byte> data) override;
   Result<TransferId> recv(int from, std::span<std::byte> data) override;
   Status wait(TransferId id, const AbortToken& abort) override;
 
  private:
-  /// News of the manager's thread for this one.
-  struct Mail {
-    std::vector<Link> links;
-    std::vector<std::pair<int, Status>> failures;  // by rank of the job
-  };
   struct Peer {
     explicit Peer(int the_rank, bool dials) : rank(the_rank), link(dials) {}
 
@@ -79,14 +73,11 @@ class TcpTransport final : public Transport, private IdleConnections {
   void deliver_rest() RONDE_NO_THREAD_SAFETY_ANALYSIS;
   void forget() RONDE_NO_THREAD_SAFETY_ANALYSIS;
 
-  void put_link(Link link) RONDE_EXCLUDES(mutex_);
-  void put_failure(int job_rank, const Status& why) RONDE_EXCLUDES(mutex_);
-  Status take_mail() RONDE_REQUIRES(state_) RONDE_EXCLUDES(mutex_);
+  Status take_mail() RONDE_REQUIRES(state_);
   void take_link(Link link) RONDE_REQUIRES(state_);
   Status take_failure(int job_rank, const Status& why) RONDE_REQUIRES(state_);
 
-  [[nodiscard]] bool valid_peer(int rank) const noexcept;
-  [[nodiscard]] int position(int job_rank) const noexcept;
+  [[nodiscard]] Status check_peer(int rank) const;
   Peer& peer(int rank) RONDE_REQUIRES(state_);
   Peer& use(int rank) RONDE_REQUIRES(state_);
   [[nodiscard]] bool done(TransferId id) const noexcept RONDE_REQUIRES(state_);
@@ -101,17 +92,13 @@ class TcpTransport final : public Transport, private IdleConnections {
   void list_waits(std::vector<pollfd>& sleep_on) const RONDE_REQUIRES(state_);
   void sleep(std::vector<pollfd>& sleep_on, const AbortToken& abort) const;
 
-  [[nodiscard]] std::string name_of(int rank) const;
-  [[nodiscard]] Status gone(int rank, std::string_view what) const;
-  [[nodiscard]] Status judge(int rank, const Status& error) const;
   /// Why a connection broke, as the control channel knows it, or else as it looks from here.
   Status verdict(const AbortToken& abort) RONDE_EXCLUDES(state_);
 
   const TcpTransportArgs args_;
   const pid_t process_ = ::getpid();
-  const FileDescriptor wake_;  // readable: mail, or an abort
+  Mailbox mailbox_;  // its wake-up is also for aborts
   ConnectionManager::ServiceId service_ = 0;
-  const int size_;
   Status told_;  // what wait() has said of `broken_`; the caller's thread only
   mutable Mutex state_;
   // By rank of the group; null: never used.
@@ -120,9 +107,6 @@ class TcpTransport final : public Transport, private IdleConnections {
   // Nothing moves any more; what is posted meanwhile waits for the verdict.
   Status broken_ RONDE_GUARDED_BY(state_);
   bool waits_ RONDE_GUARDED_BY(state_) = false;  // the caller's thread is inside wait()
-  std::atomic<bool> has_mail_{false};
-  Mutex mutex_;
-  Mail mail_ RONDE_GUARDED_BY(mutex_);
 };
 
 }  // namespace ronde::net
