@@ -37,7 +37,7 @@ def _data_connections(hosts: TwoHosts) -> list[tuple[str, str]]:
     return found
 
 
-def _break(hosts: TwoHosts, how: str) -> bool:
+def break_network(hosts: TwoHosts, how: str) -> bool:
     """Breaks the network in this way for a while; whether this machine can do that."""
     if how == "reset":
         ends = _data_connections(hosts)
@@ -73,7 +73,7 @@ def heal(case: Case) -> None:
         everyone = list(range(job.size))
         if job.wait_for("ready", everyone):
             time.sleep(case.random.uniform(0.5, 1.5))
-            broke = _break(hosts, how)
+            broke = break_network(hosts, how)
             job.wait_for("done", everyone, 60)
             case.facts["healed"] = _warnings(job)
             if not broke:
