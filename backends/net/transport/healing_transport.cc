@@ -29,13 +29,19 @@ double seconds(Duration duration) { return std::chrono::duration<double>(duratio
 
 Result<std::unique_ptr<HealingTransport>> HealingTransport::create(HealingTransportArgs args) {
   FileDescriptor wake = make_event();
-  if (!wake.valid()) return errno_status("cannot make an eventfd", Code::kResourceExhausted);
-  return std::unique_ptr<HealingTransport>(new HealingTransport(std::move(args), std::move(wake)));
+  FileDescriptor thread_wake = make_event();
+  if (!wake.valid() || !thread_wake.valid()) {
+    return errno_status("cannot make an eventfd", Code::kResourceExhausted);
+  }
+  return std::unique_ptr<HealingTransport>(
+      new HealingTransport(std::move(args), std::move(wake), std::move(thread_wake)));
 }
 
-HealingTransport::HealingTransport(HealingTransportArgs args, FileDescriptor wake)
+HealingTransport::HealingTransport(HealingTransportArgs args, FileDescriptor wake,
+                                   FileDescriptor thread_wake)
     : args_(std::move(args)),
       mailbox_(std::move(wake)),
+      thread_wake_(std::move(thread_wake)),
       peers_(static_cast<std::size_t>(args_.members.size())) {
   service_ = args_.manager->add(
       {.party = args_.party,
@@ -64,7 +70,7 @@ void HealingTransport::stop_thread() {
     stop_ = true;
     turn_->notify_all();
   }
-  notify_event(mailbox_.wake());
+  notify_event(thread_wake_.get());
   thread_.join();
 }
 
@@ -111,7 +117,7 @@ HealingTransport::Peer& HealingTransport::peer(int rank) {
 Result<TransferId> HealingTransport::send(int to, std::span<const std::byte> data) {
   const MutexLock lock(mutex_);
   RONDE_RETURN_IF_ERROR(check_peer(to));
-  ++calls_;
+  note_call();
   Peer& with = peer(to);
   const TransferId id = make_transfer_id(false, to, with.link.post_send(data));
   if (broken_.ok()) broken_ = connect(with);
@@ -123,7 +129,7 @@ Result<TransferId> HealingTransport::send(int to, std::span<const std::byte> dat
 Result<TransferId> HealingTransport::recv(int from, std::span<std::byte> data) {
   const MutexLock lock(mutex_);
   RONDE_RETURN_IF_ERROR(check_peer(from));
-  ++calls_;
+  note_call();
   Peer& with = peer(from);
   const TransferId id = make_transfer_id(true, from, with.link.post_receive(data));
   if (broken_.ok()) broken_ = connect(with);
@@ -153,7 +159,7 @@ Status HealingTransport::wait(TransferId id, const AbortToken& abort) {
 
 std::optional<Status> HealingTransport::try_to_finish(TransferId id, Nap& nap_for) {
   const MutexLock lock(mutex_);
-  ++calls_;
+  note_call();
   caller_waits_ = true;
   bool moved = false;
   if (broken_.ok() && !done(id)) broken_ = progress(moved);
@@ -167,10 +173,16 @@ std::optional<Status> HealingTransport::try_to_finish(TransferId id, Nap& nap_fo
   return std::nullopt;
 }
 
+/// The thread must not sleep on: a caller may add connections that its poll() does not know of.
+void HealingTransport::note_call() {
+  ++calls_;
+  if (std::exchange(thread_polls_, false)) notify_event(thread_wake_.get());
+}
+
 void HealingTransport::stop_waiting() {
   caller_waits_ = false;
   if (thread_rests_) turn_->notify_all();
-  if (!broken_.ok()) notify_event(mailbox_.wake());
+  if (!broken_.ok()) notify_event(thread_wake_.get());
 }
 
 Status HealingTransport::verdict(const Status& error, const AbortToken& abort) {
@@ -295,15 +307,19 @@ void HealingTransport::run() noexcept {
 /// there is one.
 bool HealingTransport::drive(Nap& nap_for, bool woken) {
   const MutexLock lock(mutex_);
+  thread_polls_ = false;
   while (stay_away()) {
   }
   if (stop_ || !broken_.ok()) return false;
   if (woken) clear_event(mailbox_.wake());
+  clear_event(thread_wake_.get());
   bool moved = false;
   broken_ = progress(moved);
   if (leaves_) turn_->notify_all();
   nap_for = nap();
+  nap_for.entries.push_back({thread_wake_.get(), POLLIN, 0});
   nap_for.ready = moved || nap_for.ready || !broken_.ok();
+  thread_polls_ = !nap_for.ready;
   return true;
 }
 
@@ -337,7 +353,7 @@ void HealingTransport::say_goodbye() {
     if (each->link.was_connected()) each->link.post_goodbye();
   }
   turn_->notify_all();
-  notify_event(mailbox_.wake());
+  notify_event(thread_wake_.get());
   const TimePoint deadline = now() + args_.limit;
   while (broken_.ok() && now() < deadline && !all_confirmed()) {
     if (args_.abort && args_.abort->aborted()) return;

@@ -72,7 +72,7 @@ class HealingTransport final : public Transport {
     bool needs_looks = false;
   };
 
-  HealingTransport(HealingTransportArgs args, FileDescriptor wake);
+  HealingTransport(HealingTransportArgs args, FileDescriptor wake, FileDescriptor thread_wake);
 
   [[nodiscard]] Status check_peer(int rank) const RONDE_REQUIRES(mutex_);
   Peer& peer(int rank) RONDE_REQUIRES(mutex_);
@@ -95,6 +95,7 @@ class HealingTransport final : public Transport {
   std::optional<Status> try_to_finish(TransferId id, Nap& nap_for) RONDE_EXCLUDES(mutex_);
   Status verdict(const Status& error, const AbortToken& abort) RONDE_EXCLUDES(mutex_);
   static void sleep(Nap& nap, int limit_ms, bool& woken);
+  void note_call() RONDE_REQUIRES(mutex_);
   void stop_waiting() RONDE_REQUIRES(mutex_);
 
   void run() noexcept RONDE_EXCLUDES(mutex_);
@@ -107,7 +108,8 @@ class HealingTransport final : public Transport {
 
   const HealingTransportArgs args_;
   const pid_t process_ = ::getpid();
-  Mailbox mailbox_;  // its wake-up is also for aborts and the thread's end
+  Mailbox mailbox_;                   // its wake-up is also for aborts
+  const FileDescriptor thread_wake_;  // readable: the thread is to leave its sleep in poll()
   ConnectionManager::ServiceId service_ = 0;
   Mutex mutex_;
   std::vector<std::unique_ptr<Peer>> peers_ RONDE_GUARDED_BY(mutex_);  // by rank; null: never used
@@ -120,6 +122,7 @@ class HealingTransport final : public Transport {
   std::unique_ptr<CondVar> turn_ = std::make_unique<CondVar>();
   bool caller_waits_ RONDE_GUARDED_BY(mutex_) = false;
   bool thread_rests_ RONDE_GUARDED_BY(mutex_) = false;  // until a caller stops waiting
+  bool thread_polls_ RONDE_GUARDED_BY(mutex_) = false;  // on descriptors that may be old
   std::uint64_t calls_ RONDE_GUARDED_BY(mutex_) = 0;
   std::uint64_t calls_seen_ RONDE_GUARDED_BY(mutex_) = 0;
   bool leaves_ RONDE_GUARDED_BY(mutex_) = false;
