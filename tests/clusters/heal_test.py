@@ -49,4 +49,6 @@ def test_sums_are_right_over_a_cut_of_some_seconds(hosts, tmp_path, how, encrypt
         pytest.skip("this machine cannot do that")
     assert status == 0, errors
     assert len(re.findall(r"right \d+", output)) == 2
-    assert re.search(r"the connection with rank \d .*; it works again after \d+\.\d\d s", errors)
+    if how == "reset":  # a cut may come while ranks agree, with no data under way
+        again = r"the connection with rank \d .*; it works again after \d+\.\d\d s"
+        assert re.search(again, errors), errors
