@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -32,7 +33,9 @@ class Mailbox {
   /// afterwards.
   Mail take() RONDE_EXCLUDES(mutex_);
   /// In a forked child: leaves the connections as they are.
-  void forget() { (void)new Mail(std::move(mail_)); }
+  void forget() RONDE_NO_THREAD_SAFETY_ANALYSIS {
+    (void)std::make_unique<Mail>(std::move(mail_)).release();
+  }
 
  private:
   const FileDescriptor wake_;
