@@ -1,7 +1,7 @@
 // The rendezvous of many hosts by a tree: each rank connects to the one above it. Introductions
 // are gathered up the tree, and the verdict comes down. All learn the same roster, or error.
 //
-// No rank has more messages than it has neighbours, times three, and they take a round a level.
+// No rank has more messages than it has neighbours, times four, and they take a round a level.
 #pragma once
 
 #include "backends/net/rendezvous/handshake.h"

@@ -310,10 +310,11 @@ TEST_CASE("TreeRendezvous: an address that is not of this host is an error on al
 
 TEST_CASE("TreeRendezvous: whoever has no secret does not disturb it") {
   const TreeJob job(3, 2);
-  std::vector<std::thread> strangers;
+  std::vector<std::thread> peers;
+  peers.reserve(3);
   std::atomic<bool> over = false;
   for (int host = 0; host < 3; ++host) {
-    strangers.emplace_back([&, host] {
+    peers.emplace_back([&, host] {
       while (!over) {
         auto socket = start_connect(job.endpoint(host));
         ::usleep(500);
@@ -326,7 +327,7 @@ TEST_CASE("TreeRendezvous: whoever has no secret does not disturb it") {
   }
   const auto met = job.meet_all();
   over = true;
-  for (std::thread& thread : strangers) thread.join();
+  for (std::thread& thread : peers) thread.join();
   for (const auto& entry : met) CHECK(entry.second.roster.ok());
 }
 
