@@ -7,14 +7,17 @@
 #include <algorithm>
 #include <fstream>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "backends/net/channel/job_channel.h"
 #include "backends/net/link/connection_manager.h"
 #include "backends/net/link/descriptors.h"
+#include "backends/net/rendezvous/cards.h"
 #include "backends/net/rendezvous/tcp_rendezvous.h"
 #include "backends/net/rendezvous/unix_rendezvous.h"
 #include "backends/net/transport/tcp_backend.h"
+#include "core/base/log.h"
 #include "core/base/os/interfaces.h"
 
 namespace ronde {
@@ -76,8 +79,29 @@ std::unique_ptr<Backend> data_plane(const Config& config, const Party& party,
   return std::make_unique<TcpBackend>(TcpBackendArgs{.party = party,
                                                      .secret = secret,
                                                      .manager = nullptr,
+                                                     .cards = {},
                                                      .addresses = {},
                                                      .timeout = config.start_timeout});
+}
+
+/// The number of cards that all hosts have: each is used with the one at its place in their lists.
+std::size_t cards_in_use(const Roster& roster) {
+  std::size_t further = kMostCards;
+  for (const auto& [rank, who] : roster) further = std::min(further, who.further_addresses.size());
+  return 1 + further;
+}
+
+/// One rank tells it for all.
+void warn_of_unused_cards(const Config& config, const Roster& roster) {
+  if (config.rank != 0) return;
+  const auto cards = [](const auto& entry) { return 1 + entry.second.further_addresses.size(); };
+  const auto [fewest, most] = std::ranges::minmax_element(roster, {}, cards);
+  if (cards(*fewest) == cards(*most)) return;
+  log(LogLevel::kWarning,
+      "{} lists {} network interface{} in RONDE_NETWORK_INTERFACE and {} lists {}: data uses the "
+      "first {} of each",
+      fewest->second.host_name, cards(*fewest), cards(*fewest) == 1 ? "" : "s",
+      most->second.host_name, cards(*most), cards(*fewest));
 }
 
 /// Between hosts too.
@@ -88,11 +112,17 @@ std::unique_ptr<Backend> data_plane(const Config& config, const Party& party, co
       .party = party,
       .secret = job.secret,
       .manager = std::move(manager),
+      .cards = job.local,
       .addresses = {},
       .timeout = config.start_timeout,
       .reconnect_limit = std::chrono::duration_cast<Duration>(config.reconnect_limit),
+      .link_timeout = config.link_timeout,
       .observers = observers};
-  for (const auto& [rank, who] : job.roster) args.addresses.push_back(who.address);
+  args.cards.resize(cards_in_use(job.roster));
+  for (const auto& [rank, who] : job.roster) {
+    auto& addresses = args.addresses.emplace_back(std::vector{who.address});
+    addresses.insert(addresses.end(), who.further_addresses.begin(), who.further_addresses.end());
+  }
   return std::make_unique<TcpBackend>(std::move(args));
 }
 
@@ -100,10 +130,19 @@ LossLimits limits_of(const Config& config) {
   return {.link = config.link_timeout, .freeze = config.freeze_timeout};
 }
 
-NetworkCard card_of(const Endpoint& local) {
-  const auto found = interface_with(local);
-  if (!found) return {};
-  return {.name = found->name, .megabits = interface_megabits(found->name)};
+/// All together.
+NetworkCards cards_of(std::span<const Endpoint> local) {
+  NetworkCards cards;
+  bool known = true;
+  for (const Endpoint& address : local) {
+    const auto found = interface_with(address);
+    const int megabits = found ? interface_megabits(found->name) : 0;
+    known = known && megabits > 0;
+    cards.megabits += megabits;
+    cards.names += (cards.names.empty() ? "" : ",") + (found ? found->name : address.host());
+  }
+  if (!known) cards.megabits = 0;
+  return cards;
 }
 
 Result<JobLink> connect_alone(const Config& config, const ConnectOptions& options) {
@@ -198,7 +237,7 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
   auto budget = std::make_shared<ConnectionBudget>(config.max_connections, std::move(counts));
   RONDE_ASSIGN_OR_RETURN(
       const auto manager,
-      ConnectionManager::create(std::move(job.listener), config.size, std::move(budget)));
+      ConnectionManager::create(std::move(job.listeners), config.size, std::move(budget)));
   RONDE_ASSIGN_OR_RETURN(std::vector<Link> links,
                          link_hosts(party, topology, job, *manager, limit));
   JobLink link;
@@ -208,7 +247,10 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
                                                              .limits = limits_of(config),
                                                              .abort = options.abort});
   link.tcp = data_plane(config, party, job, manager, options.observers);
-  if (link.channel->topology().host_count() > 1) link.card = card_of(job.local);
+  if (link.channel->topology().host_count() > 1) {
+    warn_of_unused_cards(config, job.roster);
+    link.cards = cards_of(std::span(job.local).first(cards_in_use(job.roster)));
+  }
   return link;
 }
 

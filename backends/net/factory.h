@@ -14,17 +14,17 @@
 
 namespace ronde {
 
-/// The network card that carries data between hosts.
-struct NetworkCard {
-  std::string name;  ///< "eth0"; empty in a job of one host.
-  int megabits = 0;  ///< Per second, as it reports; 0: unknown.
+/// The network cards that carry data between hosts.
+struct NetworkCards {
+  std::string names;  ///< "eth0" or "eth0,eth1"; empty in a job of one host.
+  int megabits = 0;   ///< Per second, of all, as they report; 0: unknown.
 };
 
 /// A process's connection to its job.
 struct JobLink {
   std::unique_ptr<ControlChannel> channel;
   std::unique_ptr<Backend> tcp;  ///< Ronde's own data plane between hosts; see Backend::name.
-  NetworkCard card = {};
+  NetworkCards cards = {};
 };
 
 /// Connects this rank with the job that `config` describes: rank, size, job_id, rendezvous,

@@ -94,7 +94,7 @@ Status Runtime::Parts::start(const JoinOptions& options) {
                          connect_job(config, kVersion, abort, options.cancel, observers()));
   channel = std::move(link.channel);
   topology = channel->topology();
-  make_observers(link.card);
+  make_observers(link.cards);
   start_engine();
   RONDE_RETURN_IF_ERROR(timeline->begin());
   RONDE_RETURN_IF_ERROR(start_diagnostics(options));
@@ -129,13 +129,13 @@ void Runtime::Parts::report_passage() {
   if (EventSink* events = timeline->gate().get()) show_passage(*passage, *events);
 }
 
-void Runtime::Parts::make_observers(const NetworkCard& card) {
+void Runtime::Parts::make_observers(const NetworkCards& cards) {
   clocks = std::make_unique<ClockComparison>(topology);
   counters = std::make_unique<CounterSampler>();
   diagnostics = std::make_unique<Diagnostics>();
   TimelineSources sources;
-  sources.network_card = card.name;
-  sources.network_megabits = card.megabits;
+  sources.network_card = cards.names;
+  sources.network_megabits = cards.megabits;
   sources.clock_samples = [this] { return clocks->take(); };
   sources.counters = [this] {
     report_passage();

@@ -31,7 +31,7 @@ class Diagnostics;
 class Engine;
 class GroupFactory;
 class GroupKeys;
-struct NetworkCard;
+struct NetworkCards;
 class Operations;
 class ProcessSetTable;
 class ProcessSets;
@@ -108,7 +108,7 @@ class Runtime {
     void note_failures();
     ConnectionObservers observers();
     void report_passage();
-    void make_observers(const NetworkCard& card);
+    void make_observers(const NetworkCards& cards);
     void start_engine();
     Status start_diagnostics(const JoinOptions& options);
     Status open_global_set(const JoinOptions& options);

@@ -43,8 +43,8 @@ struct RecordingInfo {
   std::int64_t epoch_start_us = 0;   ///< Wall clock at time 0.
   std::string job = {};              ///< The same for all ranks of a job; may be empty.
   int cores = 0;                     ///< Of the host; 0: unknown.
-  std::string network_card = {};     ///< The card that carries data between hosts; may be empty.
-  int network_megabits = 0;          ///< The card's nominal speed; 0: unknown.
+  std::string network_card = {};     ///< The cards that carry data between hosts; may be empty.
+  int network_megabits = 0;          ///< Their nominal speed together; 0: unknown.
   std::int64_t fusion_bytes = -1;    ///< Fusion threshold; 0: no fusion; -1: unknown.
   int part = 0;    ///< Number of the file, from 1, if the recording may have several.
   int worker = 0;  ///< Of an elastic job, from 1; 0: no such job, or the launcher.

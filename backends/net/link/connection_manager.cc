@@ -32,7 +32,7 @@ constexpr std::chrono::milliseconds kSettleTime{20};
 class ConnectionManager::Impl {
  public:
   struct Parts {
-    FileDescriptor listener;
+    std::vector<FileDescriptor> listeners;
     FileDescriptor wake;
     FileDescriptor idle;  // an epoll of idle connections; not valid: no limit
     int ranks = 0;
@@ -98,7 +98,7 @@ ConnectionManager::Impl::Impl(Parts parts)
       budget_(std::move(parts.budget)),
       connector_([this](Purpose purpose, const Digest& context) { return find(purpose, context); },
                  parts.ranks) {
-  connector_.listen(std::move(parts.listener));
+  for (FileDescriptor& each : parts.listeners) connector_.listen(std::move(each));
   connector_.watch(kWake, wake_.get());
   if (limited()) connector_.watch(kIdle, idle_.get());
   const SignalsBlocked blocked;
@@ -323,7 +323,14 @@ ConnectionManager::~ConnectionManager() {
 
 Result<std::shared_ptr<ConnectionManager>> ConnectionManager::create(
     FileDescriptor listener, int ranks, std::shared_ptr<ConnectionBudget> budget) {
-  Impl::Parts parts{std::move(listener), make_event(), {}, ranks, std::move(budget)};
+  std::vector<FileDescriptor> one;
+  one.push_back(std::move(listener));
+  return create(std::move(one), ranks, std::move(budget));
+}
+
+Result<std::shared_ptr<ConnectionManager>> ConnectionManager::create(
+    std::vector<FileDescriptor> listeners, int ranks, std::shared_ptr<ConnectionBudget> budget) {
+  Impl::Parts parts{std::move(listeners), make_event(), {}, ranks, std::move(budget)};
   if (!parts.wake.valid()) {
     return errno_status("cannot make an eventfd", Code::kResourceExhausted);
   }
@@ -343,9 +350,13 @@ void ConnectionManager::remove(ServiceId id) {
   if (::getpid() == impl_->process()) impl_->remove(id);
 }
 
-void ConnectionManager::dial(ServiceId id, int rank, const Endpoint& endpoint, TimePoint deadline) {
+void ConnectionManager::dial(ServiceId id, int rank, const Route& route, TimePoint deadline) {
   if (::getpid() != impl_->process()) return;
-  impl_->dial(id, {.party = nullptr, .rank = rank, .endpoint = endpoint, .deadline = deadline});
+  impl_->dial(id, {.party = nullptr,
+                   .rank = rank,
+                   .endpoint = route.to,
+                   .deadline = deadline,
+                   .source = route.from});
 }
 
 bool ConnectionManager::limited() const noexcept { return impl_->limited(); }

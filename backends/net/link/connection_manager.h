@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "backends/net/link/counted_connection.h"
 #include "backends/net/link/idle_connections.h"
@@ -50,9 +51,13 @@ class ConnectionManager {
     IdleConnections* idle = nullptr;
   };
 
-  /// Accepts at `listener` for a job of `ranks` ranks, which bounds the handshakes at a time.
+  /// Accepts at `listeners` for a job of `ranks` ranks, which bounds the handshakes at a time.
   /// `budget` counts the connections of services that have IdleConnections, and limits them; null:
   /// no count and no limit. Errors: kResourceExhausted.
+  static Result<std::shared_ptr<ConnectionManager>> create(
+      std::vector<FileDescriptor> listeners, int ranks,
+      std::shared_ptr<ConnectionBudget> budget = nullptr);
+  /// At one.
   static Result<std::shared_ptr<ConnectionManager>> create(
       FileDescriptor listener, int ranks, std::shared_ptr<ConnectionBudget> budget = nullptr);
   ~ConnectionManager();
@@ -69,7 +74,7 @@ class ConnectionManager {
 
   /// Connects with `rank`, again and again until it admits this one or `deadline` has passed. Ends
   /// with one call of on_link or on_failure. Blocks: never.
-  void dial(ServiceId id, int rank, const Endpoint& endpoint, TimePoint deadline = kForever);
+  void dial(ServiceId id, int rank, const Route& route, TimePoint deadline = kForever);
 
   /// True where the number of connections is limited.
   [[nodiscard]] bool limited() const noexcept;

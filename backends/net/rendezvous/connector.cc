@@ -143,11 +143,15 @@ void Connector::add_accepted(FileDescriptor socket) {
 }
 
 void Connector::accept_all() {
-  if (!acceptable_) return;
-  acceptable_ = false;
+  for (Listener& listener : listeners_) {
+    if (std::exchange(listener.ready, false)) accept_from(listener.socket);
+  }
+}
+
+void Connector::accept_from(const FileDescriptor& listener) {
   for (int i = 0; i < 64; ++i) {
     FileDescriptor socket(
-        ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        ::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.valid()) {
       add_accepted(std::move(socket));
       continue;
@@ -175,7 +179,8 @@ void Connector::fail_dial(const DialKey& key, const Status& why) {
 }
 
 Status Connector::start(Dial& dial) {
-  RONDE_ASSIGN_OR_RETURN(FileDescriptor socket, start_connect(dial.args.endpoint));
+  RONDE_ASSIGN_OR_RETURN(FileDescriptor socket,
+                         start_connect({dial.args.endpoint, dial.args.source}));
   make_room();
   const Status started = pending_.emplace_back(std::move(socket), dial.args).handshake.start();
   if (!started.ok()) pending_.pop_back();
@@ -252,8 +257,10 @@ void Connector::poll_once(TimePoint deadline, int cancel_fd) {
         {pending.socket.get(), static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0});
   }
   for (const auto& [rank, fd] : watched_) entries.push_back({fd, POLLIN | POLLRDHUP, 0});
-  const bool accepting = listener_.valid() && now() >= accept_after_;
-  entries.push_back({accepting ? listener_.get() : -1, POLLIN, 0});
+  const bool accepting = now() >= accept_after_;
+  for (const Listener& each : listeners_) {
+    entries.push_back({accepting ? each.socket.get() : -1, POLLIN, 0});
+  }
   entries.push_back({cancel_fd, POLLIN, 0});
   // Sub-millisecond, since the first backoffs are.
   const Duration left =
@@ -267,7 +274,7 @@ void Connector::poll_once(TimePoint deadline, int cancel_fd) {
   for (const auto& [rank, fd] : watched_) {
     if ((entry++)->revents != 0) readable_.push_back(rank);
   }
-  acceptable_ = entry->revents != 0;
+  for (Listener& each : listeners_) each.ready = (entry++)->revents != 0;
 }
 
 ConnectorEvent Connector::admit(Pending& pending) {

@@ -49,6 +49,7 @@ struct DialArgs {
   int rank = -1;
   Endpoint endpoint;
   TimePoint deadline = kForever;  ///< It is given up then.
+  Endpoint source = {};           ///< As Route::from.
   TimePoint ordered = now();
 };
 
@@ -64,8 +65,8 @@ class Connector {
   Connector(const Connector&) = delete;
   Connector& operator=(const Connector&) = delete;
 
-  /// Accepts connections from `listener` from now on.
-  void listen(FileDescriptor listener) { listener_ = std::move(listener); }
+  /// Accepts connections from `listener` too from now on.
+  void listen(FileDescriptor listener) { listeners_.push_back({std::move(listener)}); }
 
   /// Connects again and again until the rank admits it, its process refuses for two seconds (then
   /// it has ended) or the deadline has passed.
@@ -95,9 +96,15 @@ class Connector {
     std::optional<TimePoint> refused_since;  // nobody has listened since then
   };
 
+  struct Listener {
+    FileDescriptor socket;
+    bool ready = false;  // the last poll found it readable
+  };
+
   using Outcome = Result<std::optional<ConnectorEvent>>;
 
   void accept_all();
+  void accept_from(const FileDescriptor& listener);
   void add_accepted(FileDescriptor socket);
   void make_room();
   void start_due_dials();
@@ -116,12 +123,11 @@ class Connector {
   const PartyLookup lookup_;
   const std::size_t most_handshakes_;
   const std::string greeting_;
-  FileDescriptor listener_;
+  std::vector<Listener> listeners_;
   std::list<Pending> pending_;
   std::map<DialKey, Dial> dials_;
   std::map<int, int> watched_;
   std::vector<int> readable_;  // watched ranks found readable by the last poll
-  bool acceptable_ = false;    // the last poll found the listener readable
   TimePoint accept_after_;     // no descriptor was left before
 };
 

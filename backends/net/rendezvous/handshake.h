@@ -46,9 +46,12 @@ struct Introduction {
   std::string host_identity;  ///< Equal for ranks that can share memory and Unix sockets.
   std::string address;        ///< Where it listens for links; empty where it does not.
   int pid = 0;
+  /// Where it listens for data on further cards, in the order of RONDE_NETWORK_INTERFACE.
+  std::vector<std::string> further_addresses = {};
 
   static void fields(auto& wire, auto& self) {
-    wire(self.version, self.host_name, self.host_identity, self.address, self.pid);
+    wire(self.version, self.host_name, self.host_identity, self.address, self.pid,
+         self.further_addresses);
   }
 };
 

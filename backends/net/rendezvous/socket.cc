@@ -50,13 +50,22 @@ Status connect_error(const std::string& what) {
   return errno_status(what, errno == ECONNREFUSED ? Code::kRankFailure : Code::kUnavailable);
 }
 
+/// The kernel chooses the port when it knows the other end, so that connections may share ports.
+Status bind_source(int fd, const Endpoint& source) {
+  const int yes = 1;
+  ::setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof(yes));
+  if (::bind(fd, source.raw(), source.length) == 0) return {};
+  return errno_status(fmt::format("cannot connect from {}", source.host()));
+}
+
 }  // namespace
 
-Result<FileDescriptor> start_connect(const Endpoint& endpoint) {
-  FileDescriptor fd(::socket(endpoint.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+Result<FileDescriptor> start_connect(const Route& route) {
+  FileDescriptor fd(::socket(route.to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return errno_status("cannot make a socket");
-  if (::connect(fd.get(), endpoint.raw(), endpoint.length) != 0 && errno != EINPROGRESS) {
-    return connect_error(fmt::format("cannot connect to {}", endpoint.text()));
+  if (route.from.length != 0) RONDE_RETURN_IF_ERROR(bind_source(fd.get(), route.from));
+  if (::connect(fd.get(), route.to.raw(), route.to.length) != 0 && errno != EINPROGRESS) {
+    return connect_error(fmt::format("cannot connect to {}", route.to.text()));
   }
   set_no_delay(fd.get());
   return fd;

@@ -42,9 +42,19 @@ Result<FileDescriptor> listen_on(const Endpoint& endpoint);
 /// The address, with port 0, that this host uses to reach `endpoint`; nothing is sent.
 Result<Endpoint> source_towards(const Endpoint& endpoint);
 
+/// The two ends of a connection to make.
+struct Route {
+  Route() = default;
+  Route(const Endpoint& the_end) : to(the_end) {}  // NOLINT(google-explicit-constructor)
+  Route(const Endpoint& the_end, const Endpoint& source) : to(the_end), from(source) {}
+
+  Endpoint to;
+  Endpoint from;  ///< An address of this host, port 0; empty: as the kernel chooses.
+};
+
 /// Begins to connect; poll for writing, then ask connect_result(). Errors: kRankFailure where
 /// nobody listens, else kUnavailable.
-Result<FileDescriptor> start_connect(const Endpoint& endpoint);
+Result<FileDescriptor> start_connect(const Route& route);
 
 /// How a connection attempt ended. Errors: as start_connect.
 Status connect_result(int fd);

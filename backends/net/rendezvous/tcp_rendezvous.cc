@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
+#include "backends/net/rendezvous/cards.h"
 #include "backends/net/rendezvous/connector.h"
 #include "backends/net/rendezvous/meeting_tree.h"
 #include "backends/net/rendezvous/tree_rendezvous.h"
@@ -33,14 +35,17 @@ Result<std::vector<Endpoint>> resolve_rendezvous(const Config& config) {
   return resolved;
 }
 
-/// The address of the chosen interface. A loopback one serves only a rendezvous that is on one.
-Result<Endpoint> chosen_interface(const Config& config, const std::vector<Endpoint>& resolved) {
-  RONDE_ASSIGN_OR_RETURN(const Endpoint address, interface_endpoint(config.network_interface));
-  if (!address.is_loopback() || resolved.front().is_loopback()) return address;
+/// The addresses of the chosen interfaces. Loopback ones serve only a rendezvous that is on one.
+Result<std::vector<Endpoint>> chosen_interfaces(const Config& config,
+                                                const std::vector<Endpoint>& resolved) {
+  RONDE_ASSIGN_OR_RETURN(auto addresses,
+                         card_addresses(config.network_interface, resolved.front().family()));
+  const auto loopback = std::ranges::find_if(addresses, &Endpoint::is_loopback);
+  if (loopback == addresses.end() || resolved.front().is_loopback()) return addresses;
   return Status(Code::kInvalidArgument,
                 fmt::format("RONDE_NETWORK_INTERFACE=\"{}\" is {}, which other hosts cannot reach; "
                             "name the interface that leads to them",
-                            config.network_interface, address.host()));
+                            config.network_interface, loopback->host()));
 }
 
 /// The address on which rank 0 listens: the rendezvous, on the chosen interface if the user has set
@@ -48,12 +53,12 @@ Result<Endpoint> chosen_interface(const Config& config, const std::vector<Endpoi
 Result<Endpoint> rendezvous_address(const Config& config, const std::vector<Endpoint>& resolved) {
   const bool chosen_by_user = config.rendezvous_neighbour.empty();
   if (config.network_interface.empty() || !chosen_by_user) return resolved.front();
-  return chosen_interface(config, resolved);
+  RONDE_ASSIGN_OR_RETURN(const auto chosen, chosen_interfaces(config, resolved));
+  return chosen.front();
 }
 
-/// The address that this host uses towards the rendezvous, or the chosen interface's.
-Result<Endpoint> own_address(const Config& config, const std::vector<Endpoint>& resolved) {
-  if (!config.network_interface.empty()) return chosen_interface(config, resolved);
+/// The address that this host uses towards the rendezvous.
+Result<Endpoint> routed_address(const Config& config, const std::vector<Endpoint>& resolved) {
   if (config.rank == 0) return rendezvous_address(config, resolved);
   Status last(Code::kUnavailable, "no address");
   for (const Endpoint& endpoint : resolved) {
@@ -62,6 +67,15 @@ Result<Endpoint> own_address(const Config& config, const std::vector<Endpoint>& 
     last = source.status();
   }
   return last;
+}
+
+/// The addresses of the cards of this host: the chosen ones, or the one that leads to the
+/// rendezvous.
+Result<std::vector<Endpoint>> own_addresses(const Config& config,
+                                            const std::vector<Endpoint>& resolved) {
+  if (!config.network_interface.empty()) return chosen_interfaces(config, resolved);
+  RONDE_ASSIGN_OR_RETURN(const Endpoint routed, routed_address(config, resolved));
+  return std::vector{routed.with_port(0)};
 }
 
 /// Listens at the first free port of the rendezvous.
@@ -221,14 +235,19 @@ Status dial_lower(ConnectionManager& manager, ConnectionManager::ServiceId servi
   return {};
 }
 
-/// Makes the socket at which this rank accepts links. Fills in its address in `party`.
+/// Makes the sockets at which this rank accepts links. Fills in their addresses in `party`.
 Status listen_for_links(const Config& config, const std::vector<Endpoint>& resolved, Party& party,
                         RemoteJob& job) {
-  RONDE_ASSIGN_OR_RETURN(job.local, own_address(config, resolved));
-  job.local = job.local.with_port(0);
-  RONDE_ASSIGN_OR_RETURN(job.listener, listen_on(job.local));
-  RONDE_ASSIGN_OR_RETURN(const Endpoint bound, local_endpoint(job.listener.get()));
-  party.self.address = bound.text();
+  RONDE_ASSIGN_OR_RETURN(job.local, own_addresses(config, resolved));
+  std::vector<std::string> bound;
+  for (const Endpoint& local : job.local) {
+    RONDE_ASSIGN_OR_RETURN(FileDescriptor listener, listen_on(local));
+    RONDE_ASSIGN_OR_RETURN(const Endpoint endpoint, local_endpoint(listener.get()));
+    bound.push_back(endpoint.text());
+    job.listeners.push_back(std::move(listener));
+  }
+  party.self.address = bound.front();
+  party.self.further_addresses.assign(bound.begin() + 1, bound.end());
   return {};
 }
 

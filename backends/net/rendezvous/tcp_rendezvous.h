@@ -19,10 +19,10 @@ namespace ronde::net {
 
 /// The result of the rendezvous.
 struct RemoteJob {
-  Roster roster;            ///< Of all ranks.
-  FileDescriptor listener;  ///< Where this rank accepts links.
-  Endpoint local;           ///< Its address; good for other listeners of this rank with port 0.
-  Secret secret;            ///< The given one, or that of rank 0.
+  Roster roster;                          ///< Of all ranks.
+  std::vector<FileDescriptor> listeners;  ///< Where this rank accepts links: one for each card.
+  std::vector<Endpoint> local;            ///< Their addresses, with port 0.
+  Secret secret;                          ///< The given one, or that of rank 0.
 };
 
 /// Connects all ranks at config.rendezvous. `party` has the purpose kRendezvous; its keys and its

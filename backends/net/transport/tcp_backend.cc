@@ -92,7 +92,7 @@ Result<std::unique_ptr<Communicator>> TcpBackend::open(const GroupSpec& group, E
   auto address = [args = args_,
                   inside = group.on_one_host()](const FailedRank& who) -> Result<Endpoint> {
     if (inside) return endpoint_inside(*args, who);
-    return parse_endpoint(args->addresses[static_cast<std::size_t>(who.rank)]);
+    return parse_endpoint(args->addresses[static_cast<std::size_t>(who.rank)].front());
   };
   const TcpTransportArgs needs{.members = Members(group.rank, names_of(group)),
                                .party = party_for(*args_, group),

@@ -22,8 +22,11 @@ namespace ronde::net {
 struct TcpBackendArgs {
   Party party;  ///< Of the job, with keys; purpose and context are set for each group.
   Secret secret;
-  std::shared_ptr<ConnectionManager> manager;      ///< Between hosts; null for a job of one host.
-  std::vector<std::string> addresses;              ///< By rank of the job: where each accepts.
+  std::shared_ptr<ConnectionManager> manager;  ///< Between hosts; null for a job of one host.
+  /// Of this rank, port 0; several: data is spread over them, and each is bound to its card.
+  std::vector<Endpoint> cards;
+  /// By rank of the job, then by card: where each accepts.
+  std::vector<std::vector<std::string>> addresses;
   Duration timeout{};                              ///< For one connection.
   Duration reconnect_limit{};                      ///< Between hosts; 0: connections do not heal.
   std::size_t window_bytes = kHealingWindowBytes;  ///< For those that do.

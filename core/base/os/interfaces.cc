@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <memory>
@@ -39,14 +40,25 @@ std::vector<Interface> list_interfaces() {
   return interfaces;
 }
 
-std::optional<Endpoint> interface_address(const std::string& name) {
+std::optional<Endpoint> interface_address(const std::string& name, int family) {
   std::optional<Endpoint> found;
   for (const Interface& each : list_interfaces()) {
     if (each.name != name || each.address.is_link_local()) continue;
+    if (family != AF_UNSPEC && each.address.family() != family) continue;
     if (each.address.family() == AF_INET) return each.address;
     if (!found) found = each.address;
   }
   return found;
+}
+
+std::vector<std::string> listed_interfaces(const std::string& setting) {
+  std::vector<std::string> names;
+  for (std::size_t start = 0; start <= setting.size();) {
+    const std::size_t comma = std::min(setting.find(',', start), setting.size());
+    names.push_back(setting.substr(start, comma - start));
+    start = comma + 1;
+  }
+  return names;
 }
 
 std::optional<Interface> interface_with(const Endpoint& address) {

@@ -21,8 +21,12 @@ struct Interface {
 std::vector<Interface> list_interfaces();
 
 /// The address of the interface `name` for traffic between hosts: IPv4 before IPv6, no link-local
-/// one.
-std::optional<Endpoint> interface_address(const std::string& name);
+/// one. `family`: AF_INET or AF_INET6 alone; AF_UNSPEC: either.
+std::optional<Endpoint> interface_address(const std::string& name, int family = AF_UNSPEC);
+
+/// The names and addresses that a setting lists: "eth0,eth1". Never empty; the first also serves
+/// what uses one interface alone.
+std::vector<std::string> listed_interfaces(const std::string& setting);
 
 /// The interface that has this address, with any port.
 std::optional<Interface> interface_with(const Endpoint& address);

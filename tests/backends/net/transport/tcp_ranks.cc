@@ -47,7 +47,7 @@ std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank,
   if (wires != Wires::kUnix) {
     args.manager =
         ConnectionManager::create(listeners.take(rank), listeners.ranks(), options.budget).value();
-    args.addresses = listeners.addresses();
+    for (const std::string& address : listeners.addresses()) args.addresses.push_back({address});
   }
   args.timeout = options.timeout;
   if (heals) args.reconnect_limit = options.reconnect_limit;
