@@ -11,6 +11,7 @@
 #include "backends/module_loader.h"
 #include "backends/mpi_choice.h"
 #include "backends/shm/factory.h"
+#include "core/base/os/interfaces.h"
 
 namespace ronde {
 namespace {
@@ -73,9 +74,10 @@ Status built(const Module& module) {
 void add_module(Registry& registry, const BackendRow& row, const BackendDeps& deps) {
   const Status status = built(row.module);
   if (!status.ok()) return registry.add_missing(row.name, status.message(), row.memory);
-  const ModuleOptions options{.network_interface = deps.config.network_interface,
-                              .kernels = deps.kernels,
-                              .unprotected = deps.unprotected};
+  const ModuleOptions options{
+      .network_interface = listed_interfaces(deps.config.network_interface).front(),
+      .kernels = deps.kernels,
+      .unprotected = deps.unprotected};
   auto backend =
       make_module_backend({row.name, file_of(row.name), options, row.memory}, row.choose);
   registry.add(guard_encryption(std::move(backend), deps.config.encryption), row.choice);

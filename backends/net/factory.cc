@@ -91,6 +91,11 @@ std::size_t cards_in_use(const Roster& roster) {
   return 1 + further;
 }
 
+/// Each has a connection with a peer.
+int cards_listed(const Config& config) {
+  return static_cast<int>(listed_interfaces(config.network_interface).size());
+}
+
 /// One rank tells it for all.
 void warn_of_unused_cards(const Config& config, const Roster& roster) {
   if (config.rank != 0) return;
@@ -222,9 +227,9 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
   Party party = party_of(config, options, Purpose::kRendezvous);
   party.encryption = parse_encryption(config.encryption);
   // Rank 0 may meet all ranks at once. Then the limit counts.
-  (void)provide_descriptors(descriptors_needed(config.size - 1, 0)).ok();
-  RONDE_RETURN_IF_ERROR(
-      provide_descriptors(descriptors_needed(config.size - 1, config.max_connections)));
+  const int peers = (config.size - 1) * cards_listed(config);
+  (void)provide_descriptors(descriptors_needed(peers, 0)).ok();
+  RONDE_RETURN_IF_ERROR(provide_descriptors(descriptors_needed(peers, config.max_connections)));
   RONDE_ASSIGN_OR_RETURN(RemoteJob job,
                          rendezvous_across_hosts(config, party, *secret, &options.cancel));
   Topology topology = topology_of(config.rank, job.roster);

@@ -86,7 +86,7 @@ void print_settings(const Config& config) {
   }
 }
 
-/// The interface for data between hosts, and whether it is encrypted.
+/// The interfaces for data between hosts, and whether it is encrypted.
 std::vector<std::string> describe_network(const Config& config) {
   const std::string encryption = describe_encryption(config);
   const std::string& chosen = config.network_interface;
@@ -94,9 +94,19 @@ std::vector<std::string> describe_network(const Config& config) {
     return {"by the interface that leads to rank 0's host (RONDE_NETWORK_INTERFACE overrides)",
             "there are: " + describe_interfaces(), encryption};
   }
-  const auto address = chosen_address(chosen);
-  if (!address.ok()) return {address.status().message(), encryption};
-  return {fmt::format("by {}, from {} (RONDE_NETWORK_INTERFACE)", chosen, *address), encryption};
+  std::vector<std::string> lines;
+  for (const std::string& one : listed_interfaces(chosen)) {
+    const auto address = chosen_address(one);
+    lines.push_back(address.ok()
+                        ? fmt::format("by {}, from {} (RONDE_NETWORK_INTERFACE)", one, *address)
+                        : address.status().message());
+  }
+  if (lines.size() > 1) {
+    lines.emplace_back(
+        "data is spread over these by what each achieves; the first is also for control");
+  }
+  lines.push_back(encryption);
+  return lines;
 }
 
 void print_limits() {

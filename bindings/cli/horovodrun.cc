@@ -24,7 +24,7 @@ std::string log_level(std::string level) {
 
 void note(const std::string& text) { fmt::print(stderr, "horovodrun: {}\n", text); }
 
-/// Horovod takes several interfaces, Ronde one: the first that this host has.
+/// Horovod takes several interfaces to choose from: the first that this host has.
 std::string chosen_interface(const std::vector<std::string>& lists) {
   std::vector<std::string> names;
   for (const std::string& list : lists) {
@@ -34,8 +34,10 @@ std::string chosen_interface(const std::vector<std::string>& lists) {
   const auto known = std::ranges::find_if(
       names, [](const std::string& name) { return chosen_address(name).ok(); });
   const std::string chosen = known == names.end() ? names.front() : *known;
-  note(fmt::format("--network-interfaces {}: Ronde uses one interface: {}", fmt::join(names, ","),
-                   chosen));
+  note(fmt::format(
+      "--network-interfaces {}: horovodrun uses the first that this host has: {}; ronde run "
+      "--network-interface spreads data over several",
+      fmt::join(names, ","), chosen));
   return chosen;
 }
 

@@ -17,6 +17,7 @@
 #include "bindings/cli/launch/this_host.h"
 #include "bindings/cli/mpirun_job.h"
 #include "core/base/config.h"
+#include "core/base/os/interfaces.h"
 #include "core/base/slurm.h"
 #include "ops/compression/spec.h"
 #include "ops/selection/selector.h"
@@ -83,9 +84,11 @@ Status check_interface(const RunRequest& request, const LaunchOptions& options) 
   const bool listed = lists_hosts(request);
   const bool here = options.hosts.empty() ? !listed : options.hosts.front().name.empty();
   if (request.network_interface.empty() || !here) return {};
-  return chosen_address(request.network_interface)
-      .status()
-      .with_context("--network-interface " + request.network_interface);
+  for (const std::string& one : listed_interfaces(request.network_interface)) {
+    const Status known = chosen_address(one).status();
+    if (!known.ok()) return known.with_context("--network-interface " + request.network_interface);
+  }
+  return {};
 }
 
 /// The folder of the trace, which ranks of this host cannot do without.
@@ -253,7 +256,8 @@ void add_remote_options(CLI::App& command, RunRequest& request) {
                   "ones; default 32")
       ->check(CLI::Range(1, 100000));
   command.add_option("--network-interface", request.network_interface,
-                     "Interface, by name or address, for connections between hosts");
+                     "Interface, by name or address, for connections between hosts; data is spread "
+                     "over several, such as eth0,eth1");
   command
       .add_option("--encryption", request.encryption,
                   "Encrypt connections between hosts: off, on, or required, which also refuses "

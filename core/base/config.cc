@@ -58,7 +58,8 @@ std::vector<Setting> job_settings() {
               "backends that cannot"},
              &Config::encryption, {"off", "on", "required"}),
       text({"RONDE_NETWORK_INTERFACE", "HOROVOD_GLOO_IFACE", "interface",
-            "interface, by name or address, for connections between hosts"},
+            "interface, by name or address, for connections between hosts; several, as eth0,eth1: "
+            "data is spread over them, the same number on all hosts"},
            &Config::network_interface),
       integer({"RONDE_MAX_CONNECTIONS", "", "number",
                "data connections of a rank with ranks of other hosts; beyond that, idle ones are "

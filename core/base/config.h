@@ -32,8 +32,8 @@ struct Config {
   bool hands_out_secret = false;     ///< Rank 0 makes a secret, and gives it to ranks of this user.
   std::vector<std::string> shared_folders;  ///< Other hosts may see the same; for that secret.
   std::string encryption = "off";           ///< Between hosts: "off", "on" or "required".
-  std::string network_interface;            ///< Interface name or address to use between hosts.
-  int max_connections = 0;  ///< Data connections with ranks of other hosts; 0 means no limit.
+  std::string network_interface;  ///< Names or addresses, as "eth0,eth1", to use between hosts.
+  int max_connections = 0;        ///< Data connections with ranks of other hosts; 0 means no limit.
   std::chrono::milliseconds start_timeout{60'000};
 
   // Data plane.

@@ -1,11 +1,16 @@
 #include "backends/net/transport/bonded_link.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <utility>
 
 namespace ronde::net {
 namespace {
 
+constexpr int kUnsentBytes = 64 << 10;
 constexpr int kTurnChunks = 16;  // then the other direction has its turn
 /// Peers acknowledge at once what they receive; a host that computes is no exception.
 constexpr std::chrono::seconds kSilentAfter{1};
@@ -18,29 +23,23 @@ constexpr std::chrono::milliseconds kRequestLasts{200};
 constexpr int kRefusals = 3;
 constexpr std::chrono::milliseconds kRefusalTime{300};
 
+/// Bounds what waits in the socket of a slow card while a fast one has nothing to do.
+void limit_unsent(int fd) noexcept {
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof(kUnsentBytes));
+}
+
 bool is_outage(Code code) noexcept { return code == Code::kUnavailable || code == Code::kTimeout; }
 
 }  // namespace
 
-BondedLink::BondedLink(bool dials, std::size_t window_bytes) noexcept
-    : dials_(dials),
-      acknowledge_cost_(window_bytes / 4),
-      sends_(window_bytes),
-      receives_(window_bytes) {}
-
-void BondedLink::note_posted() {
-  if (!has_posted()) posted_since_ = now();
-}
-
-std::uint64_t BondedLink::post_send(std::span<const std::byte> data) {
-  note_posted();
-  return sends_.post(data);
-}
-
-std::uint64_t BondedLink::post_receive(std::span<std::byte> data) {
-  note_posted();
-  return receives_.post(data);
-}
+BondedLink::BondedLink(const BondedLinkArgs& args) noexcept
+    : dials_(args.dials),
+      card_(args.card),
+      shares_(args.shares),
+      acknowledge_cost_(args.windows.capacity / 4),
+      windows_(args.windows),
+      sends_(args.windows.sends),
+      receives_(args.windows.receives) {}
 
 /// A header with the numbers of this moment.
 ChunkHeader BondedLink::stamped(ChunkHeader header) const noexcept {
@@ -64,13 +63,7 @@ void BondedLink::ask(Link link) {
 
 bool BondedLink::wants_connection() const noexcept {
   const bool under_way = !candidates_.empty() || (!dials_ && asking_);
-  return needed() && !works() && !peer_left() && !under_way;
-}
-
-bool BondedLink::may_end() const noexcept {
-  if (!was_connected() || is_refused()) return true;
-  if (peer_left()) return !chunks_ || !has_output();  // it still waits for an acknowledgement
-  return !sends_.has_unconfirmed();
+  return needed() && !works() && !receives_.peer_left() && !under_way;
 }
 
 void BondedLink::close() noexcept {
@@ -107,8 +100,8 @@ Status BondedLink::judge(const Status& error) {
 void BondedLink::lose(const std::string& reason) {
   chunks_.reset();
   silent_ = false;
-  sends_.lose();
-  if (!peer_left()) begin_outage(now(), reason);
+  sends_.lose(card_);
+  if (!receives_.peer_left()) begin_outage(now(), reason);
 }
 
 Status BondedLink::greet(bool& moved) {
@@ -140,10 +133,11 @@ Result<bool> BondedLink::has_greeting(Candidate& candidate, bool& moved) {
 Status BondedLink::use(Candidate candidate) {
   ChunkHeader greeting = candidate.chunks.incoming();
   if (greeting.message <= attempt_) return {};
-  if (chunks_) sends_.lose();
+  if (chunks_) sends_.lose(card_);
   attempt_ = greeting.message;
   chunks_.emplace(std::move(candidate.chunks));
   chunks_->place({});
+  if (shares_) limit_unsent(chunks_->fd());
   silence_ = {};
   silent_ = asked_ = false;
   asking_.reset();
@@ -179,11 +173,11 @@ bool BondedLink::acknowledges() const noexcept {
 }
 
 bool BondedLink::has_output() const noexcept {
-  return chunks_->writing() || sends_.has_waiting() || acknowledges();
+  return chunks_->writing() || (may_take() && sends_.has_waiting()) || acknowledges();
 }
 
 bool BondedLink::begin_next() {
-  const auto chunk = sends_.take();
+  const auto chunk = may_take() ? sends_.take(card_) : std::nullopt;
   if (!chunk && !acknowledges()) return false;
   reported_cost_ = receives_.delivered_cost();
   acknowledge_now_ = false;
@@ -268,7 +262,9 @@ void BondedLink::look_at_candidates(TimePoint time) {
 }
 
 void BondedLink::begin_outage(TimePoint since, std::string reason) {
-  if (!outage_ && was_connected()) outage_ = LinkOutage{since, {}, std::move(reason)};
+  if (outage_ || !was_connected()) return;
+  outage_ = LinkOutage{since, {}, std::move(reason)};
+  if (shares_) sends_.lose(card_);
 }
 
 void BondedLink::end_outage() {

@@ -1,4 +1,4 @@
-// The transfers with one peer over a connection that is replaced when it breaks.
+// A connection with one peer that is replaced when it breaks.
 //
 // The higher rank of a pair dials, the lower accepts. Both greet on each new connection: which
 // attempt it is, and how far each has received. Then the chunks that the peer lacks are sent
@@ -34,31 +34,39 @@ struct LinkOutage {
   std::string reason;  ///< Completes "its connection ...".
 };
 
-/// Moves the transfers of one pair of ranks. No call blocks. Threads: one at a time.
+/// The chunks of one peer, which all connections with it share.
+struct PeerWindows {
+  PeerWindows(std::size_t bytes, std::size_t chunk_bytes) noexcept
+      : capacity(bytes), sends(bytes, chunk_bytes), receives(bytes) {}
+
+  [[nodiscard]] bool has_posted() const noexcept {
+    return sends.has_posted() || receives.has_posted();
+  }
+
+  const std::size_t capacity;
+  SendWindow sends;
+  ReceiveWindow receives;
+};
+
+/// The parts of a BondedLink.
+struct BondedLinkArgs {
+  bool dials = false;    ///< This rank makes the connections.
+  std::size_t card = 0;  ///< Tells the connections apart that share the windows.
+  bool shares = false;   ///< There are others: they carry what this one does not.
+  PeerWindows& windows;  ///< Outlive it.
+};
+
+/// One connection with a peer. No call blocks. Threads: one at a time.
 class BondedLink {
  public:
-  /// `dials`: this rank makes the connections. `window_bytes`: what is kept to be sent again.
-  BondedLink(bool dials, std::size_t window_bytes) noexcept;
+  explicit BondedLink(const BondedLinkArgs& args) noexcept;
 
-  [[nodiscard]] bool dials() const noexcept { return dials_; }
-  [[nodiscard]] bool has_posted() const noexcept {
-    return sends_.has_posted() || receives_.has_posted();
-  }
-  /// Each returns the number of the transfer: the first is 0. They end in this order.
-  std::uint64_t post_send(std::span<const std::byte> data);
-  std::uint64_t post_receive(std::span<std::byte> data);
-  [[nodiscard]] bool sent(std::uint64_t number) const noexcept { return sends_.sent(number); }
-  [[nodiscard]] bool received(std::uint64_t number) const noexcept {
-    return receives_.received(number);
-  }
-  /// Informs the peer, after all that was posted, that this rank leaves.
-  void post_goodbye() { sends_.post_goodbye(); }
-  /// True once the peer lacks nothing that this rank sent, or has no use for it.
-  [[nodiscard]] bool may_end() const noexcept;
   /// Closes all connections.
   void close() noexcept;
-  /// True once the peer has left, with all its data here.
-  [[nodiscard]] bool peer_left() const noexcept { return receives_.peer_left(); }
+  /// True where it has nothing to send now.
+  [[nodiscard]] bool is_quiet() const noexcept { return !works() || !has_output(); }
+  /// True while a connection is in use, as far as it is known.
+  [[nodiscard]] bool works() const noexcept { return chunks_ && !silent_ && !asked_; }
 
   /// A new connection, dialed here or accepted.
   void attach(Link link);
@@ -79,14 +87,17 @@ class BondedLink {
   /// The sending half of it alone.
   Status progress_sends(bool& moved);
 
+  /// Reads a chunk no longer into its receive where another connection has brought it.
+  void drop_known_chunk() {
+    if (shares_ && chunks_ && receives_.has(chunks_->incoming().sequence)) chunks_->drop_place();
+  }
+
   /// Finds connections that are silent.
   void look(TimePoint time);
   /// True while looks are needed.
   [[nodiscard]] bool needs_looks() const noexcept;
   /// The outage that lasts. It begins with the last progress.
   [[nodiscard]] const std::optional<LinkOutage>& outage() const noexcept { return outage_; }
-  /// The time at which the first of the transfers that are not done was posted.
-  [[nodiscard]] TimePoint posted_since() const noexcept { return posted_since_; }
   /// The outages that have ended, once.
   std::vector<LinkOutage> take_ended_outages() { return std::exchange(ended_, {}); }
 
@@ -117,13 +128,13 @@ class BondedLink {
   };
 
   [[nodiscard]] bool has_output() const noexcept;
+  /// False where others carry the share of this connection, which may be dead.
+  [[nodiscard]] bool may_take() const noexcept { return !shares_ || works(); }
   [[nodiscard]] bool acknowledges() const noexcept;
   [[nodiscard]] bool needed() const noexcept {
-    return has_posted() || sends_.has_unconfirmed() || asked_;
+    return windows_.has_posted() || sends_.has_unconfirmed() || asked_;
   }
-  [[nodiscard]] bool works() const noexcept { return chunks_ && !silent_ && !asked_; }
   [[nodiscard]] ChunkHeader stamped(ChunkHeader header) const noexcept;
-  void note_posted();
   void ask(Link link);
 
   Status greet(bool& moved);
@@ -142,9 +153,12 @@ class BondedLink {
   void end_outage();
 
   const bool dials_;
+  const std::size_t card_;
+  const bool shares_;
   const std::size_t acknowledge_cost_;
-  SendWindow sends_;
-  ReceiveWindow receives_;
+  PeerWindows& windows_;
+  SendWindow& sends_;
+  ReceiveWindow& receives_;
   std::optional<ChunkStream> chunks_;  // the connection in use
   SilenceClock silence_;
   bool silent_ = false;
@@ -159,7 +173,6 @@ class BondedLink {
   std::uint64_t reported_cost_ = 0;  // of what the peer knows to be delivered
   bool acknowledge_now_ = false;
   TimePoint last_progress_;
-  TimePoint posted_since_ = kForever;
   std::optional<LinkOutage> outage_;
   std::vector<LinkOutage> ended_;
 };

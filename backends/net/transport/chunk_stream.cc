@@ -87,4 +87,10 @@ void ChunkStream::place(std::span<std::byte> place) {
   if (holds_ && held_.size() < in_.length) held_.resize(in_.length);
 }
 
+void ChunkStream::drop_place() {
+  if (state_ != State::kBody || holds_) return;
+  holds_ = true;
+  if (held_.size() < in_.length) held_.resize(in_.length);
+}
+
 }  // namespace ronde::net

@@ -38,6 +38,9 @@ class ChunkStream {
   [[nodiscard]] const ChunkHeader& incoming() const noexcept { return in_; }
   /// Reads the bytes of the chunk into `place`, or where it is empty into held().
   void place(std::span<std::byte> place);
+  /// Reads the rest of the chunk that is on its way into held(): its place is not this stream's any
+  /// more.
+  void drop_place();
   [[nodiscard]] std::span<const std::byte> held() const noexcept {
     return holds_ ? std::span<const std::byte>(held_).first(in_.length)
                   : std::span<const std::byte>();

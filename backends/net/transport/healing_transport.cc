@@ -9,7 +9,6 @@
 #include "backends/net/transport/abort_wait.h"
 #include "backends/net/transport/transfer_id.h"
 #include "core/base/clock.h"
-#include "core/base/log.h"
 #include "core/base/thread_name.h"
 
 namespace ronde::net {
@@ -22,8 +21,8 @@ constexpr std::chrono::milliseconds kHandOver{10};
 // The lower rank asks for a connection where the higher one has not made it meanwhile.
 constexpr std::chrono::seconds kFirstLate{1};
 constexpr std::chrono::milliseconds kLate{200};
-
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+// An outage of one of several cards that lasts so long is worth a warning.
+constexpr std::chrono::seconds kLeftOut{1};
 
 }  // namespace
 
@@ -40,15 +39,28 @@ Result<std::unique_ptr<HealingTransport>> HealingTransport::create(HealingTransp
 HealingTransport::HealingTransport(HealingTransportArgs args, FileDescriptor wake,
                                    FileDescriptor thread_wake)
     : args_(std::move(args)),
+      reports_(args_.members, args_.cards, args_.limit, args_.needs_all_cards),
       mailbox_(std::move(wake)),
       thread_wake_(std::move(thread_wake)),
       peers_(static_cast<std::size_t>(args_.members.size())) {
-  service_ = args_.manager->add(
-      {.party = args_.party,
-       .on_link = [this](Link link) { mailbox_.put(std::move(link)); },
-       .on_failure = [this](int rank, const Status& why) { mailbox_.put(rank, why); }});
+  for (std::size_t card = 0; card < args_.cards.size(); ++card) add_service(card);
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
+}
+
+/// The connections of each card are a service, so that both ends know which card it is.
+void HealingTransport::add_service(std::size_t card) {
+  Party party = args_.party;
+  if (card > 0) party.context += fmt::format("\ncard {}", card);
+  services_.push_back(args_.manager->add({.party = std::move(party),
+                                          .on_link =
+                                              [this, card](Link link) {
+                                                mailbox_.put({card, std::move(link)});
+                                              },
+                                          .on_failure =
+                                              [this, card](int rank, const Status& why) {
+                                                mailbox_.put(Mailbox::Failure{card, rank, why});
+                                              }}));
 }
 
 HealingTransport::~HealingTransport() {
@@ -78,25 +90,31 @@ void HealingTransport::stop_thread() {
 
 Status HealingTransport::take_mail() {
   Mailbox::Mail mail = mailbox_.take();
-  for (Link& link : mail.links) take_link(std::move(link));
-  for (const auto& [rank, why] : mail.failures) RONDE_RETURN_IF_ERROR(take_failure(rank, why));
+  for (Mailbox::Arrival& arrival : mail.links) take_link(std::move(arrival));
+  for (const auto& failure : mail.failures) RONDE_RETURN_IF_ERROR(take_failure(failure));
   return {};
 }
 
-void HealingTransport::take_link(Link link) {
-  const int rank = args_.members.position(link.rank);
+void HealingTransport::take_link(Mailbox::Arrival arrival) {
+  const int rank = args_.members.position(arrival.link.rank);
   if (!args_.members.is_peer(rank)) return;
   Peer& from = peer(rank);
-  if (link.dialed) from.dialing = false;
-  from.link.attach(std::move(link));
+  if (arrival.link.dialed) from.dialing.reset(arrival.card);
+  from.link.lane(arrival.card).attach(std::move(arrival.link));
 }
 
-/// Nobody needs a connection with a peer that has ended after all transfers.
-Status HealingTransport::take_failure(int job_rank, const Status& why) {
-  Peer& with = peer(args_.members.position(job_rank));
-  with.dialing = false;
-  with.ended = why.code() == Code::kRankFailure;
-  return with.link.has_posted() ? args_.members.not_connected(with.rank, why) : Status();
+/// Nobody needs a connection with a peer that has ended after all transfers, nor a card that does
+/// not work beside one that does.
+Status HealingTransport::take_failure(const Mailbox::Failure& failure) {
+  Peer& with = peer(args_.members.position(failure.rank));
+  with.dialing.reset(failure.card);
+  with.ended = failure.why.code() == Code::kRankFailure;
+  if (!with.link.has_posted()) return {};
+  if (!args_.needs_all_cards && !with.ended && with.link.works()) {
+    leave_out(with, failure.card, "was not made in time");
+    return {};
+  }
+  return reports_.not_connected(with.rank, failure.card, failure.why);
 }
 
 // Transfers.
@@ -108,7 +126,8 @@ Status HealingTransport::check_peer(int rank) const {
 HealingTransport::Peer& HealingTransport::peer(int rank) {
   auto& slot = peers_[static_cast<std::size_t>(rank)];
   if (slot == nullptr) {
-    slot = std::make_unique<Peer>(rank, /*dials=*/rank < args_.members.rank(), args_.window_bytes);
+    slot = std::make_unique<Peer>(rank, /*dials=*/rank < args_.members.rank(), args_.window_bytes,
+                                  args_.cards.size());
     used_.push_back(slot.get());
   }
   return *slot;
@@ -122,7 +141,11 @@ Result<TransferId> HealingTransport::send(int to, std::span<const std::byte> dat
   const TransferId id = make_transfer_id(false, to, with.link.post_send(data));
   if (broken_.ok()) broken_ = connect(with);
   bool moved = false;
-  if (broken_.ok()) broken_ = args_.members.judge(to, with.link.progress_sends(moved));
+  std::size_t card = 0;
+  if (broken_.ok()) {
+    const Status sent = with.link.progress_sends(moved, card);
+    broken_ = reports_.judge(to, card, sent);
+  }
   return id;
 }
 
@@ -137,7 +160,7 @@ Result<TransferId> HealingTransport::recv(int from, std::span<std::byte> data) {
 }
 
 bool HealingTransport::done(TransferId id) const {
-  const BondedLink& link = peers_[static_cast<std::size_t>(peer_of(id))]->link;
+  const StripedLink& link = peers_[static_cast<std::size_t>(peer_of(id))]->link;
   return is_incoming(id) ? link.received(number_of(id)) : link.sent(number_of(id));
 }
 
@@ -201,8 +224,12 @@ Status HealingTransport::verdict(const Status& error, const AbortToken& abort) {
 Status HealingTransport::progress(bool& moved) {
   RONDE_RETURN_IF_ERROR(take_mail());
   for (Peer* each : used_) {
-    RONDE_RETURN_IF_ERROR(args_.members.judge(each->rank, each->link.progress(moved)));
-    if (!each->link.is_slowed()) RONDE_RETURN_IF_ERROR(connect(*each));
+    std::size_t card = 0;
+    const Status status = each->link.progress(moved, card);
+    RONDE_RETURN_IF_ERROR(reports_.judge(each->rank, card, status));
+    for (card = 0; card < args_.cards.size(); ++card) {
+      if (!each->link.lane(card).is_slowed()) RONDE_RETURN_IF_ERROR(connect(*each, card));
+    }
   }
   return now() >= looked_ + kLookInterval ? look() : Status();
 }
@@ -211,7 +238,9 @@ Status HealingTransport::progress(bool& moved) {
 Status HealingTransport::look() {
   looked_ = now();
   for (Peer* each : used_) {
-    each->link.look(looked_);
+    for (std::size_t card = 0; card < args_.cards.size(); ++card) {
+      each->link.lane(card).look(looked_);
+    }
     report_outages(*each);
     RONDE_RETURN_IF_ERROR(check(*each));
     RONDE_RETURN_IF_ERROR(connect(*each));
@@ -220,49 +249,77 @@ Status HealingTransport::look() {
 }
 
 /// Connects where that is needed. The lower rank asks for it once the higher one is late.
-Status HealingTransport::connect(Peer& with) {
-  if (with.dialing || with.ended || !with.link.wants_connection()) return {};
-  if (with.link.dials()) return dial(with);
-  const auto& outage = with.link.outage();
+Status HealingTransport::connect(Peer& with, std::size_t card) {
+  const BondedLink& lane = with.link.lane(card);
+  if (with.dialing.test(card) || with.ended || !lane.wants_connection()) return {};
+  if (with.link.dials()) return dial(with, card);
+  const auto& outage = lane.outage();
   const TimePoint late = outage ? outage->began + kLate : with.link.posted_since() + kFirstLate;
-  return now() > late ? dial(with) : Status();
+  return now() > late ? dial(with, card) : Status();
 }
 
-Status HealingTransport::dial(Peer& with) {
+Status HealingTransport::connect(Peer& with) {
+  for (std::size_t card = 0; card < args_.cards.size(); ++card) {
+    RONDE_RETURN_IF_ERROR(connect(with, card));
+  }
+  return {};
+}
+
+Status HealingTransport::dial(Peer& with, std::size_t card) {
   const FailedRank& who = args_.members.who(with.rank);
-  RONDE_ASSIGN_OR_RETURN(const Endpoint address, args_.address(who));
-  with.dialing = true;
-  args_.manager->dial(service_, who.rank, address,
-                      with.link.was_connected() ? kForever : now() + args_.timeout);
+  RONDE_ASSIGN_OR_RETURN(const Route route, args_.route(who, card));
+  with.dialing.set(card);
+  args_.manager->dial(services_[card], who.rank, route,
+                      with.link.lane(card).was_connected() ? kForever : now() + args_.timeout);
   return {};
 }
 
 /// The reasons to wait no longer.
 Status HealingTransport::check(Peer& with) {
-  const BondedLink& link = with.link;
+  const StripedLink& link = with.link;
   if (!link.has_posted()) return {};
-  if (with.ended || link.peer_left() || link.is_refused()) {
+  if (with.ended || link.peer_left()) {
     return args_.members.gone(with.rank, "is gone: it has left the group");
   }
-  if (!link.outage()) return {};
-  const TimePoint since = std::max(link.outage()->began, link.posted_since());
+  if (!args_.needs_all_cards && link.works()) return {};
+  for (std::size_t card = 0; card < args_.cards.size(); ++card) {
+    RONDE_RETURN_IF_ERROR(check_outage(with, card));
+  }
+  return {};
+}
+
+Status HealingTransport::check_outage(const Peer& with, std::size_t card) const {
+  const auto& outage = with.link.lane(card).outage();
+  if (!outage) return {};
+  // Transfers that end meanwhile prove nothing where all cards are needed.
+  const TimePoint posted = args_.needs_all_cards ? TimePoint() : with.link.posted_since();
+  const TimePoint since = std::max(outage->began, posted);
   if (now() < since + args_.limit) return {};
-  return args_.members.gone(
-      with.rank,
-      fmt::format("is cut off: its connection with {} {}, and there was none for {:.3g} s "
-                  "(RONDE_RECONNECT_SECONDS)",
-                  args_.members.name_of(args_.members.rank()), link.outage()->reason,
-                  seconds(args_.limit)));
+  return reports_.cut_off(with.rank, card, *outage);
 }
 
 void HealingTransport::report_outages(Peer& with) {
-  for (const LinkOutage& outage : with.link.take_ended_outages()) report(with.rank, outage);
+  for (std::size_t card = 0; card < args_.cards.size(); ++card) {
+    BondedLink& lane = with.link.lane(card);
+    const auto& outage = lane.outage();
+    const bool lasts = outage && now() > outage->began + kLeftOut;
+    if (lasts && !args_.needs_all_cards && with.link.works()) leave_out(with, card, outage->reason);
+    if (lane.works()) with.left_out.reset(card);
+    for (const LinkOutage& ended : lane.take_ended_outages()) {
+      report(with.rank, card, ended);
+    }
+  }
 }
 
-void HealingTransport::report(int rank, const LinkOutage& outage) const {
+/// Warns once of a card that does not work beside one that does.
+void HealingTransport::leave_out(Peer& with, std::size_t card, const std::string& reason) {
+  if (!with.left_out.test(card)) reports_.warn_of_card(with.rank, card, reason);
+  with.left_out.set(card);
+}
+
+void HealingTransport::report(int rank, std::size_t card, const LinkOutage& outage) const {
+  reports_.warn_of_outage(rank, card, outage);
   const Duration lasted = outage.ended - outage.began;
-  log(LogLevel::kWarning, "the connection with {} {}; it works again after {:.2f} s",
-      args_.members.name_of(rank), outage.reason, seconds(lasted));
   const ConnectionObservers& observers = args_.observers;
   if (observers.counts) {
     observers.counts->healed.fetch_add(1);
@@ -275,12 +332,16 @@ void HealingTransport::report(int rank, const LinkOutage& outage) const {
 
 HealingTransport::Nap HealingTransport::nap() const {
   Nap nap{.entries = {{mailbox_.wake(), POLLIN, 0}}};
+  const auto add = [&](int fd, int events) {
+    nap.entries.push_back({fd, static_cast<short>(events), 0});
+  };
   for (const Peer* each : used_) {
-    nap.ready = nap.ready || each->link.has_unread();
-    nap.needs_looks = nap.needs_looks || each->link.needs_looks();
-    each->link.for_each_wait([&](int fd, int events) {
-      nap.entries.push_back({fd, static_cast<short>(events), 0});
-    });
+    for (std::size_t card = 0; card < args_.cards.size(); ++card) {
+      const BondedLink& lane = each->link.lane(card);
+      nap.ready = nap.ready || lane.has_unread();
+      nap.needs_looks = nap.needs_looks || lane.needs_looks();
+      lane.for_each_wait(add);
+    }
   }
   return nap;
 }
@@ -340,7 +401,7 @@ bool HealingTransport::stay_away() {
 
 /// Nothing moves any more. The peers see that by their connections, old and new ones.
 void HealingTransport::withdraw() {
-  args_.manager->remove(service_);
+  for (const auto service : services_) args_.manager->remove(service);
   const MutexLock lock(mutex_);
   for (Peer* each : used_) each->link.close();
 }

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <bitset>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,9 +15,11 @@
 #include <thread>
 #include <vector>
 
-#include "backends/net/transport/bonded_link.h"
+#include "backends/net/rendezvous/cards.h"
+#include "backends/net/transport/link_reports.h"
 #include "backends/net/transport/mailbox.h"
 #include "backends/net/transport/members.h"
+#include "backends/net/transport/striped_link.h"
 #include "core/base/abort.h"
 #include "core/base/mutex.h"
 #include "core/ports/connection_counts.h"
@@ -31,10 +34,14 @@ struct HealingTransportArgs {
   Members members;
   Party party;  ///< Of this rank, for connections of this group alone.
   std::shared_ptr<ConnectionManager> manager;
-  /// The address at which a rank accepts connections.
-  std::function<Result<Endpoint>(const FailedRank& who)> address;
-  Duration timeout{};                 ///< For the first connection with a peer.
-  Duration limit{};                   ///< For an outage of a connection.
+  /// This rank's network cards, by name: one at least.
+  std::vector<std::string> cards;
+  /// The way to a rank over the card of that place in the list.
+  std::function<Result<Route>(const FailedRank& who, std::size_t card)> route;
+  Duration timeout{};  ///< For the first connection with a peer.
+  Duration limit{};    ///< For an outage of all connections with a peer.
+  /// An outage of one card alone ends the group too after that time. False: the others go on.
+  bool needs_all_cards = false;
   std::shared_ptr<AbortToken> abort;  ///< Of the group; ends the goodbye. May be null.
   std::size_t window_bytes = kHealingWindowBytes;
   ConnectionObservers observers = {};
@@ -57,13 +64,14 @@ class HealingTransport final : public Transport {
 
  private:
   struct Peer {
-    Peer(int the_rank, bool dials, std::size_t window_bytes)
-        : rank(the_rank), link(dials, window_bytes) {}
+    Peer(int the_rank, bool dials, std::size_t window_bytes, std::size_t cards)
+        : rank(the_rank), link(dials, window_bytes, cards) {}
 
     int rank;  // in the group
-    BondedLink link;
-    bool dialing = false;
-    bool ended = false;  // its process refuses connections
+    StripedLink link;
+    std::bitset<kMostCards> dialing;
+    std::bitset<kMostCards> left_out;  // the user knows
+    bool ended = false;                // its process refuses connections
   };
   /// The descriptors that a thread sleeps on, and how long.
   struct Nap {
@@ -78,17 +86,21 @@ class HealingTransport final : public Transport {
   Peer& peer(int rank) RONDE_REQUIRES(mutex_);
   [[nodiscard]] bool done(TransferId id) const RONDE_REQUIRES(mutex_);
   Status take_mail() RONDE_REQUIRES(mutex_);
-  void take_link(Link link) RONDE_REQUIRES(mutex_);
-  Status take_failure(int job_rank, const Status& why) RONDE_REQUIRES(mutex_);
+  void take_link(Mailbox::Arrival arrival) RONDE_REQUIRES(mutex_);
+  Status take_failure(const Mailbox::Failure& failure) RONDE_REQUIRES(mutex_);
 
+  void add_service(std::size_t card);
   Status connect(Peer& with) RONDE_REQUIRES(mutex_);
-  Status dial(Peer& with) RONDE_REQUIRES(mutex_);
+  Status connect(Peer& with, std::size_t card) RONDE_REQUIRES(mutex_);
+  Status dial(Peer& with, std::size_t card) RONDE_REQUIRES(mutex_);
   /// One turn of all links.
   Status progress(bool& moved) RONDE_REQUIRES(mutex_);
   Status look() RONDE_REQUIRES(mutex_);
   Status check(Peer& with) RONDE_REQUIRES(mutex_);
+  Status check_outage(const Peer& with, std::size_t card) const RONDE_REQUIRES(mutex_);
   void report_outages(Peer& with) RONDE_REQUIRES(mutex_);
-  void report(int rank, const LinkOutage& outage) const;
+  void leave_out(Peer& with, std::size_t card, const std::string& reason) RONDE_REQUIRES(mutex_);
+  void report(int rank, std::size_t card, const LinkOutage& outage) const;
   [[nodiscard]] Nap nap() const RONDE_REQUIRES(mutex_);
 
   /// Ok: it is done. Nothing: sleep first.
@@ -107,10 +119,11 @@ class HealingTransport final : public Transport {
   void stop_thread() RONDE_EXCLUDES(mutex_);
 
   const HealingTransportArgs args_;
+  const LinkReports reports_;
   const pid_t process_ = ::getpid();
   Mailbox mailbox_;                   // its wake-up is also for aborts
   const FileDescriptor thread_wake_;  // readable: the thread is to leave its sleep in poll()
-  ConnectionManager::ServiceId service_ = 0;
+  std::vector<ConnectionManager::ServiceId> services_;  // by card
   Mutex mutex_;
   std::vector<std::unique_ptr<Peer>> peers_ RONDE_GUARDED_BY(mutex_);  // by rank; null: never used
   std::vector<Peer*> used_ RONDE_GUARDED_BY(mutex_);

@@ -2,19 +2,19 @@
 
 namespace ronde::net {
 
-void Mailbox::put(Link link) {
+void Mailbox::put(Arrival arrival) {
   {
     const MutexLock lock(mutex_);
-    mail_.links.push_back(std::move(link));
+    mail_.links.push_back(std::move(arrival));
   }
   filled_.store(true);
   notify_event(wake_.get());
 }
 
-void Mailbox::put(int job_rank, const Status& why) {
+void Mailbox::put(Failure failure) {
   {
     const MutexLock lock(mutex_);
-    mail_.failures.emplace_back(job_rank, why);
+    mail_.failures.push_back(std::move(failure));
   }
   filled_.store(true);
   notify_event(wake_.get());

@@ -16,16 +16,25 @@ namespace ronde::net {
 /// Holds new connections and failed dials until the transport takes them. Threads: any.
 class Mailbox {
  public:
+  struct Arrival {
+    std::size_t card = 0;
+    Link link;
+  };
+  struct Failure {
+    std::size_t card = 0;
+    int rank = -1;  ///< Of the job.
+    Status why;
+  };
   struct Mail {
-    std::vector<Link> links;
-    std::vector<std::pair<int, Status>> failures;  ///< By rank of the job.
+    std::vector<Arrival> links;
+    std::vector<Failure> failures;
   };
 
   /// `wake` becomes readable when something is there. Others may notify it too.
   explicit Mailbox(FileDescriptor wake) noexcept : wake_(std::move(wake)) {}
 
-  void put(Link link) RONDE_EXCLUDES(mutex_);
-  void put(int job_rank, const Status& why) RONDE_EXCLUDES(mutex_);
+  void put(Arrival arrival) RONDE_EXCLUDES(mutex_);
+  void put(Failure failure) RONDE_EXCLUDES(mutex_);
 
   /// For poll().
   [[nodiscard]] int wake() const noexcept { return wake_.get(); }

@@ -34,6 +34,10 @@ class ReceiveWindow {
   /// All bytes of the chunk have arrived; `held` where begin() gave no place.
   Status end(const ChunkHeader& header, std::span<const std::byte> held);
 
+  /// True where the chunk of this number has arrived.
+  [[nodiscard]] bool has(std::uint64_t sequence) const {
+    return sequence < received_ || beyond_.contains(sequence);
+  }
   /// All chunks below this number have arrived; below that one they are in posted receives.
   [[nodiscard]] std::uint64_t received_below() const noexcept { return received_; }
   [[nodiscard]] std::uint64_t delivered_below() const noexcept;
@@ -53,9 +57,6 @@ class ReceiveWindow {
     std::vector<std::byte> bytes;
   };
 
-  [[nodiscard]] bool has(std::uint64_t sequence) const {
-    return sequence < received_ || beyond_.contains(sequence);
-  }
   [[nodiscard]] bool posted(const ChunkHeader& header) const noexcept {
     return header.kind == ChunkKind::kData && header.message - done_ < receives_.size();
   }

@@ -16,14 +16,15 @@ bool SendWindow::can_cut() const noexcept {
 
 bool SendWindow::has_waiting() const noexcept { return !lost_.empty() || can_cut(); }
 
-std::optional<OutgoingChunk> SendWindow::take() {
+std::optional<OutgoingChunk> SendWindow::take(std::size_t lane) {
   if (!lost_.empty()) {
     Kept& again = kept(*lost_.begin());
     lost_.erase(lost_.begin());
+    again.lane = lane;
     return again.chunk;
   }
   if (!can_cut()) return std::nullopt;
-  kept_.push_back({.chunk = cut()});
+  kept_.push_back({.chunk = cut(), .lane = lane});
   return kept_.back().chunk;
 }
 
@@ -53,14 +54,13 @@ OutgoingChunk SendWindow::cut_message() {
   return {.header = header, .bytes = held};
 }
 
-/// Free bytes in one piece, kMaxChunkBytes at most.
+/// Free bytes in one piece, those of a chunk at most.
 std::span<std::byte> SendWindow::room(std::size_t most) {
   if (most == 0) return {};
   if (ring_ == nullptr) ring_ = std::make_unique_for_overwrite<std::byte[]>(capacity_);
   if (used_ == 0 || end_ == capacity_) end_ = 0;
   const std::size_t in_one_piece = std::min(capacity_ - used_, capacity_ - end_);
-  const std::span<std::byte> free(ring_.get() + end_,
-                                  std::min({most, in_one_piece, kMaxChunkBytes}));
+  const std::span<std::byte> free(ring_.get() + end_, std::min({most, in_one_piece, chunk_bytes_}));
   end_ += free.size();
   used_ += free.size();
   return free;
@@ -86,9 +86,9 @@ void SendWindow::note_sent() {
   }
 }
 
-void SendWindow::lose() {
+void SendWindow::lose(std::size_t lane) {
   for (std::uint64_t each = std::max(first(), received_by_peer_); each < next_; ++each) {
-    lost_.insert(lost_.end(), each);
+    if (kept(each).lane == lane) lost_.insert(each);
   }
 }
 

@@ -25,7 +25,8 @@ struct OutgoingChunk {
 class SendWindow {
  public:
   /// At most `bytes` are held, which is also how far the sender may be ahead of the receiver.
-  explicit SendWindow(std::size_t bytes) noexcept : capacity_(bytes) {}
+  explicit SendWindow(std::size_t bytes, std::size_t chunk_bytes = kMaxChunkBytes) noexcept
+      : capacity_(bytes), chunk_bytes_(chunk_bytes) {}
 
   /// Returns the number of the message: the first is 0. `data` is not read once it is sent().
   std::uint64_t post(std::span<const std::byte> data);
@@ -44,18 +45,19 @@ class SendWindow {
   }
 
   /// The next chunk: first those that were lost. Nothing where there is none, or where the window
-  /// is full.
-  std::optional<OutgoingChunk> take();
+  /// is full. `lane`: the connection that takes it.
+  std::optional<OutgoingChunk> take(std::size_t lane = 0);
   /// The chunk went into its connection.
   void written(std::uint64_t sequence);
-  /// The connection ended: all chunks that the peer lacks are to be sent again.
-  void lose();
+  /// The connection ended: all chunks that it took and the peer lacks are to be sent again.
+  void lose(std::size_t lane = 0);
   /// The state of the peer, as its headers report it. False where that cannot be.
   bool acknowledge(std::uint64_t received, std::uint64_t delivered);
 
  private:
   struct Kept {
     OutgoingChunk chunk;
+    std::size_t lane = 0;
     bool written = false;
   };
   struct Posted {
@@ -77,6 +79,7 @@ class SendWindow {
   void note_sent();
 
   const std::size_t capacity_;
+  const std::size_t chunk_bytes_;
   std::deque<Posted> messages_;  // not wholly cut
   std::uint64_t cut_ = 0;        // number of the message at the front
   std::uint64_t posted_ = 0;

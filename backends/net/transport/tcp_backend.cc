@@ -7,9 +7,12 @@
 
 #include "backends/net/transport/tcp_transport.h"
 #include "core/base/bytes.h"
+#include "core/base/os/interfaces.h"
 
 namespace ronde::net {
 namespace {
+
+constexpr std::chrono::hours kNoLimit{24 * 365};
 
 class TcpGroup final : public Communicator {
  public:
@@ -49,23 +52,59 @@ Endpoint endpoint_inside(const TcpBackendArgs& args, const FailedRank& who) {
   return abstract_endpoint("ronde-" + hex(digest(as_bytes(what))).substr(0, 40));
 }
 
+using CardNames = std::vector<std::string>;
+
+/// "eth0 (10.0.0.1)"; "the network" where the kernel chooses the card.
+CardNames names_of_cards(const TcpBackendArgs& args) {
+  if (args.cards.size() < 2) return {"the network"};
+  CardNames names;
+  for (const Endpoint& card : args.cards) {
+    const auto found = interface_with(card);
+    names.push_back(found ? fmt::format("{} ({})", found->name, card.host()) : card.host());
+  }
+  return names;
+}
+
+/// The way between hosts. Of several cards, each connection starts at its own one's address.
+Result<Route> route_between(const TcpBackendArgs& args, const FailedRank& who, std::size_t card) {
+  const std::string& text = args.addresses[static_cast<std::size_t>(who.rank)][card];
+  RONDE_ASSIGN_OR_RETURN(const Endpoint to, parse_endpoint(text));
+  return args.cards.size() > 1 ? Route(to, args.cards[card]) : Route(to);
+}
+
+/// How long an outage may last. A card that dies among several shows by its silence alone, where
+/// connections do not heal too.
+Duration outage_limit(const TcpBackendArgs& args) {
+  if (args.reconnect_limit > Duration::zero()) return args.reconnect_limit;
+  return args.link_timeout > Duration::zero() ? args.link_timeout : Duration(kNoLimit);
+}
+
 /// Connections inside a host do not break.
-Result<std::unique_ptr<Transport>> make_transport(const TcpBackendArgs& args,
-                                                  const GroupSpec& group,
-                                                  const TcpTransportArgs& needs) {
-  if (args.reconnect_limit == Duration::zero() || group.on_one_host()) {
+Result<std::unique_ptr<Transport>> make_transport(
+    const std::shared_ptr<const TcpBackendArgs>& shared, const GroupSpec& group,
+    const TcpTransportArgs& needs) {
+  const TcpBackendArgs& args = *shared;
+  const bool plain_connections = args.reconnect_limit == Duration::zero() && args.cards.size() < 2;
+  if (plain_connections || group.on_one_host()) {
     RONDE_ASSIGN_OR_RETURN(auto plain, TcpTransport::create(needs));
     return std::unique_ptr<Transport>(std::move(plain));
   }
-  RONDE_ASSIGN_OR_RETURN(auto healing, HealingTransport::create({.members = needs.members,
-                                                                 .party = needs.party,
-                                                                 .manager = needs.manager,
-                                                                 .address = needs.address,
-                                                                 .timeout = needs.timeout,
-                                                                 .limit = args.reconnect_limit,
-                                                                 .abort = group.abort,
-                                                                 .window_bytes = args.window_bytes,
-                                                                 .observers = args.observers}));
+  auto route = [shared](const FailedRank& who, std::size_t card) {
+    return route_between(*shared, who, card);
+  };
+  RONDE_ASSIGN_OR_RETURN(
+      auto healing,
+      HealingTransport::create({.members = needs.members,
+                                .party = needs.party,
+                                .manager = needs.manager,
+                                .cards = names_of_cards(args),
+                                .route = std::move(route),
+                                .timeout = needs.timeout,
+                                .limit = outage_limit(args),
+                                .needs_all_cards = args.reconnect_limit == Duration::zero(),
+                                .abort = group.abort,
+                                .window_bytes = args.window_bytes,
+                                .observers = args.observers}));
   return std::unique_ptr<Transport>(std::move(healing));
 }
 
@@ -99,7 +138,7 @@ Result<std::unique_ptr<Communicator>> TcpBackend::open(const GroupSpec& group, E
                                .manager = std::move(manager),
                                .address = std::move(address),
                                .timeout = args_->timeout};
-  RONDE_ASSIGN_OR_RETURN(auto transport, make_transport(*args_, group, needs));
+  RONDE_ASSIGN_OR_RETURN(auto transport, make_transport(args_, group, needs));
   return std::unique_ptr<Communicator>(std::make_unique<TcpGroup>(std::move(transport)));
 }
 

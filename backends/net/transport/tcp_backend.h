@@ -29,6 +29,7 @@ struct TcpBackendArgs {
   std::vector<std::vector<std::string>> addresses;
   Duration timeout{};                              ///< For one connection.
   Duration reconnect_limit{};                      ///< Between hosts; 0: connections do not heal.
+  Duration link_timeout{};                         ///< For a card among several; 0: none.
   std::size_t window_bytes = kHealingWindowBytes;  ///< For those that do.
   ConnectionObservers observers = {};              ///< Of those that heal.
 };

@@ -34,11 +34,16 @@ TcpTransport::TcpTransport(TcpTransportArgs args, FileDescriptor wake)
       mailbox_(std::move(wake)),
       peers_(static_cast<std::size_t>(args_.members.size())) {
   const MutexLock lock(state_);  // no call of the manager comes before its number is known
-  service_ = args_.manager->add(
-      {.party = args_.party,
-       .on_link = [this](Link link) { mailbox_.put(std::move(link)); },
-       .on_failure = [this](int rank, const Status& why) { mailbox_.put(rank, why); },
-       .idle = this});
+  service_ = args_.manager->add({.party = args_.party,
+                                 .on_link =
+                                     [this](Link link) {
+                                       mailbox_.put(Mailbox::Arrival{0, std::move(link)});
+                                     },
+                                 .on_failure =
+                                     [this](int rank, const Status& why) {
+                                       mailbox_.put(Mailbox::Failure{0, rank, why});
+                                     },
+                                 .idle = this});
 }
 
 TcpTransport::~TcpTransport() {
@@ -123,8 +128,10 @@ void TcpTransport::end_least_recent() {
 /// Comes before a look at the abort token, whose wake-up it may clear.
 Status TcpTransport::take_mail() {
   Mailbox::Mail mail = mailbox_.take();
-  for (Link& link : mail.links) take_link(std::move(link));
-  for (const auto& [rank, why] : mail.failures) RONDE_RETURN_IF_ERROR(take_failure(rank, why));
+  for (auto& arrival : mail.links) take_link(std::move(arrival.link));
+  for (const auto& failure : mail.failures) {
+    RONDE_RETURN_IF_ERROR(take_failure(failure.rank, failure.why));
+  }
   return {};
 }
 

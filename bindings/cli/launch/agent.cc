@@ -33,9 +33,10 @@ namespace {
 /// In which workers of an elastic job may save their state when the launcher is gone.
 constexpr std::chrono::seconds kSavingTime{5};
 
-/// The address of the chosen interface. A loopback one is of no use to another host.
+/// The address of the first of the chosen interfaces. A loopback one is of no use to another host.
 Result<std::string> interface_address_for(const ProbeMessage& probe) {
-  RONDE_ASSIGN_OR_RETURN(const std::string address, chosen_address(probe.interface));
+  RONDE_ASSIGN_OR_RETURN(const std::string address,
+                         chosen_address(listed_interfaces(probe.interface).front()));
   RONDE_ASSIGN_OR_RETURN(const Endpoint endpoint, numeric_host(address));
   const auto other = std::ranges::find_if_not(probe.towards, is_this_host);
   if (!endpoint.is_loopback() || other == probe.towards.end()) return address;

@@ -55,7 +55,7 @@ Words network_words(const MpirunSpec& spec, const std::string& ssh) {
   Words words;
   if (!ssh.empty() && !mpich) append(words, {"--mca", "plm_rsh_args", ssh});
   if (spec.network_interface.empty()) return words;
-  if (mpich) return {"-iface", spec.network_interface};
+  if (mpich) return {"-iface", listed_interfaces(spec.network_interface).front()};
   for (const char* layer : {"oob_tcp_if_include", "btl_tcp_if_include"}) {
     append(words, {"--mca", layer, spec.network_interface});
   }

@@ -68,8 +68,9 @@ def run(
     as "Key=Value". remote_ronde, executable: paths of the `ronde` program on the other hosts, and
     of Python on all; by default as here. start_timeout: seconds in which all ranks must start.
     output_filename: directory for each rank's output. network_interface, network_interfaces: the
-    interface for connections. env: the environment, in place of this process's; other hosts get
-    what `ronde run` forwards of it. use_mpi: start the ranks through mpirun, on this host only.
+    interfaces for connections; data is spread over several. env: the environment, in place of this
+    process's; other hosts get what `ronde run` forwards of it. use_mpi: start the ranks through
+    mpirun, on this host only.
     mpi_args: more arguments for mpirun, as in a shell. use_gloo, disable_cache: accepted for
     Horovod scripts, no effect.
 
@@ -96,7 +97,7 @@ def run(
         "-np": ranks,
         "--start-timeout": start_timeout,
         "--output-dir": output_filename,
-        "--network-interface": _only_one(network_interface, network_interfaces),
+        "--network-interface": _interfaces(network_interface, network_interfaces),
         **_host_options(hosts, hostfile, use_mpi, mpi_args),
         **_ssh_options(ssh_port, ssh_identity_file),
         "--ssh-option": list(ssh_options),
@@ -189,15 +190,11 @@ def _elastic_options(making: Mapping[str, Any], tuning: Mapping[str, Any]) -> li
     return found
 
 
-def _only_one(name: str | None, names: str | Sequence[str] | None) -> str | None:
-    """The interface, given by either argument."""
+def _interfaces(name: str | None, names: str | Sequence[str] | None) -> str | None:
+    """The interfaces, given by either argument, as "eth0,eth1"."""
     several = names.split(",") if isinstance(names, str) else list(names or ())
-    chosen = dict.fromkeys([*([name] if name else []), *several])
-    if len(chosen) > 1:
-        raise InvalidArgumentError(
-            f"network interfaces {', '.join(chosen)}: ranks use one; give only that"
-        )
-    return next(iter(chosen), None)
+    first = name.split(",") if name else []
+    return ",".join(dict.fromkeys([*first, *several])) or None
 
 
 def _hosts_in(hosts: str | None, hostfile: str | None) -> list[str]:

@@ -180,6 +180,23 @@ TEST_CASE("a job can be joined again and again") {
   CHECK(codes == all_good(3));
 }
 
+TEST_CASE("ranks of two hosts list their cards, and use as many as all have") {
+  for (const bool alike : {true, false}) {
+    CAPTURE(alike);
+    const TestJob job(2, Layout::kTwoHosts);
+    const auto codes = run_ranks(2, [&](int rank) {
+      Config config = job.config(rank);
+      config.network_interface = alike || rank == 0 ? "127.0.0.1,127.0.0.2" : "127.0.0.1";
+      const auto link = job.connect(config);
+      RONDE_CHILD_REQUIRE(link.ok());
+      RONDE_CHILD_REQUIRE(link->cards.names == (alike ? "lo,127.0.0.2" : "lo"));
+      link->channel->close();
+      return 0;
+    });
+    CHECK(codes == all_good(2));
+  }
+}
+
 TEST_CASE("settings that make no sense are refused by name") {
   Config config;
   config.size = 2;

@@ -52,6 +52,10 @@ TEST_CASE("doctor: it tells which interface carries data between hosts") {
     return Program({"env", "RONDE_NETWORK_INTERFACE=" + interface, RONDE_PROGRAM, "doctor"}).wait();
   };
   CHECK(contains(with("lo").out, "by lo, from 127.0.0.1 (RONDE_NETWORK_INTERFACE)"));
+  const std::string several = with("lo,127.0.0.1").out;
+  CHECK(contains(several, "by lo, from 127.0.0.1 (RONDE_NETWORK_INTERFACE)"));
+  CHECK(contains(several, "by 127.0.0.1, from 127.0.0.1 (RONDE_NETWORK_INTERFACE)"));
+  CHECK(contains(several, "data is spread over these by what each achieves"));
   CHECK(contains(with("nosuch0").out, "no network interface or own address \"nosuch0\""));
 }
 

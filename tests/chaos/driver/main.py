@@ -42,6 +42,7 @@ KINDS: dict[str, Fault] = {
         disputes.full_disk,
         network.cut,
         heal.heal,
+        network.card_dies,
         flood.flood,
         surroundings.clock_jump,
         surroundings.cgroup,

@@ -60,26 +60,30 @@ class Namespaces(abc.ABC):
         """Runs a command on a host; whether it succeeded."""
         return call(*self.prefix(host), *command)
 
-    def use(self, host: int, address: str) -> bool:
-        """Switches link0, with this address, and the loopback on; whether it could."""
+    def use(self, host: int, address: str, link: str = "link0") -> bool:
+        """Switches a link, with this address, and the loopback on; whether it could."""
         return (
-            self.run(host, "ip", "address", "add", address, "dev", "link0")
+            self.run(host, "ip", "address", "add", address, "dev", link)
             and self.run(host, "ip", "link", "set", "lo", "up")
-            and self.run(host, "ip", "link", "set", "link0", "up")
+            and self.run(host, "ip", "link", "set", link, "up")
         )
 
 
 class TwoHosts(Namespaces):
-    """Two hosts that are linked."""
+    """Two hosts that are linked: by `cards` links, link0, link1, ..., each a network of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, cards: int = 1) -> None:
         super().__init__(len(HOSTS))
+        self.cards = cards
 
     def connect(self) -> None:
-        first, second = (["name", "link0", *self.space(host)] for host in range(2))
-        call("ip", "link", "add", *first, "type", "veth", "peer", *second)
-        for host, address in enumerate(HOSTS):
-            self.use(host, f"{address}/24")
+        for card in range(self.cards):
+            link = f"link{card}"
+            first, second = (["name", link, *self.space(host)] for host in range(2))
+            call("ip", "link", "add", *first, "type", "veth", "peer", *second)
+            for host, address in enumerate(HOSTS):
+                network, _, number = address.rpartition(".0.")
+                self.use(host, f"{network}.{card}.{number}/24", link)
 
     def start(self, case: Case, job: Job, arguments: list[str]) -> None:
         """Starts the ranks, the first half on the first host."""
@@ -163,3 +167,32 @@ def _judge_cut(case: Case, job: Job, began: int) -> None:
     case.facts["latency_ms"] = round(last * 1000)
     if last > LIMIT_SECONDS:
         job.complain(f"it took {last:.1f} s")
+
+
+def card_dies(case: Case) -> None:
+    """One of two network cards dies: the other carries all, and no sum is wrong."""
+    if not case.isolated:
+        case.facts["skipped"] = "no namespaces here"
+        return
+    with TwoHosts(cards=2) as hosts:
+        job = prepare(case)
+        job.environment.update(RONDE_NETWORK_INTERFACE="link0,link1", RONDE_RECONNECT_SECONDS="30")
+        elements = case.random.choice([1000, 1_000_000, 4_000_000])
+        comes_back = case.facts["comes_back"] = case.random.choice([False, True])
+        job.environment["RONDE_LOG_LEVEL"] = "warning"
+        arguments = ["steps", f"seed={case.seed}", f"elements={elements}", "run_ms=8000"]
+        hosts.start(case, job, arguments)
+        everyone = list(range(job.size))
+        if job.wait_for("ready", everyone):
+            time.sleep(case.random.uniform(0, 0.5))
+            host = case.random.choice([0, 1])
+            hosts.run(host, "ip", "link", "set", "link1", "down")
+            time.sleep(3)
+            if comes_back:
+                hosts.run(host, "ip", "link", "set", "link1", "up")
+        job.wait_for("done", everyone, 60)
+        job.require_codes(job.finish(), {})
+        warned = [rank for rank in everyone if "network card is left out" in job.errors(rank)]
+        case.facts["warned"] = warned
+        if not warned:
+            job.complain("nobody was warned of the card")

@@ -127,7 +127,8 @@ def only_nic(nics: Collection[str] | None) -> str | None:
     names = [nics] if isinstance(nics, str) else list(nics or ())
     if len(names) > 1:
         raise InvalidArgumentError(
-            f"nics={sorted(names)}: ranks use one network interface; give only that"
+            f"nics={sorted(names)}: a collection has no order, by which cards of several nodes "
+            "belong together; give one, or set RONDE_NETWORK_INTERFACE=eth0,eth1"
         )
     return names[0] if names else None
 

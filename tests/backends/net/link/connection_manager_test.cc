@@ -115,6 +115,31 @@ std::string thread_file(const char* file) {
   return {};
 }
 
+TEST_CASE("a manager accepts at several addresses, and dials from the one it is told") {
+  Arrivals accepted;
+  Arrivals dialed;
+  Rank low(0);
+  const Rank high(3);
+  std::vector<FileDescriptor> listeners;
+  std::vector<Endpoint> endpoints;
+  for (const char* address : {"127.0.0.1", "127.0.0.2"}) {
+    listeners.push_back(listen_on(interface_endpoint(address).value()).value());
+    endpoints.push_back(local_endpoint(listeners.back().get()).value());
+  }
+  low.manager = ConnectionManager::create(std::move(listeners), kRanks).value();
+  low.add("job", accepted);
+  const auto service = high.add("job", dialed);
+  for (const Endpoint& endpoint : endpoints) {
+    const Endpoint source = interface_endpoint("127.0.0.3").value();
+    high.manager->dial(service, 0, {endpoint, source});
+    auto near = dialed.take();
+    auto far = accepted.take();
+    CHECK(local_endpoint(near.stream.fd())->host() == "127.0.0.3");
+    CHECK(local_endpoint(far.stream.fd())->host() == endpoint.host());
+    CHECK(carries(near.stream, far.stream, "there"));
+  }
+}
+
 TEST_CASE("connections find the service of their purpose and context") {
   Arrivals low_a;
   Arrivals low_b;

@@ -27,6 +27,7 @@ using TcpFixture = Fixture<net::Wires::kTcp>;
 using SealedFixture = Fixture<net::Wires::kSealed>;
 using ChaChaFixture = Fixture<net::Wires::kSealedChaCha>;
 using HealingFixture = Fixture<net::Wires::kHealing>;
+using TwoCardsFixture = Fixture<net::Wires::kTwoCards>;
 using HealingSealedFixture = Fixture<net::Wires::kHealingSealed>;
 
 }  // namespace
@@ -37,5 +38,6 @@ RONDE_CONFORMANCE("tcp, between hosts, encrypted", SealedFixture)
 RONDE_CONFORMANCE("tcp, between hosts, encrypted without AES instructions", ChaChaFixture)
 RONDE_CONFORMANCE("tcp, between hosts, healing", HealingFixture)
 RONDE_CONFORMANCE("tcp, between hosts, healing, encrypted", HealingSealedFixture)
+RONDE_CONFORMANCE("tcp, between hosts, over two cards", TwoCardsFixture)
 
 }  // namespace ronde::test

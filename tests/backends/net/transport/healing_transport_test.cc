@@ -31,7 +31,7 @@ struct Cuttable {
   explicit Cuttable(Wires wires, TcpRankOptions the_options = {})
       : options(the_options), listeners(wires, 2) {
     for (std::size_t rank = 0; rank < 2; ++rank) {
-      relays[rank].emplace(listeners.addresses()[rank]);
+      relays[rank].emplace(listeners.addresses()[rank].front());
       listeners.put_address(static_cast<int>(rank), relays[rank]->address());
     }
   }

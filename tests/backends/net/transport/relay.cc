@@ -115,6 +115,7 @@ bool Relay::pass(Pair& pair, bool to_target) {
   const auto bytes = static_cast<std::size_t>(got);
   pair.left -= bytes;
   if (swallowing_.load()) return pair.left > 0;
+  bytes_ += bytes;
   if (const std::size_t at = flip_after_.load(); to_target && at != 0) {
     flip_after_.store(at > bytes ? at - bytes : 0);
     if (at <= bytes) data[at - 1] = static_cast<char>(data[at - 1] ^ 4);

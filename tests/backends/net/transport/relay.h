@@ -35,6 +35,8 @@ class Relay {
   /// Flips one bit of the next `bytes`-th byte towards the target.
   void flip_after(std::size_t bytes) { flip_after_.store(bytes); }
 
+  /// The bytes that were passed on, in both directions together.
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_.load(); }
   /// The connections there were.
   [[nodiscard]] int connections() const noexcept { return connections_.load(); }
 
@@ -63,6 +65,7 @@ class Relay {
   std::atomic<bool> swallowing_{false};
   std::atomic<std::size_t> flip_after_{0};
   std::atomic<int> connections_{0};
+  std::atomic<std::size_t> bytes_{0};
   std::thread thread_;
 };
 

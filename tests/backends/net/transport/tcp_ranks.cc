@@ -20,10 +20,14 @@ std::vector<int> hosts_for(Wires wires, int ranks) {
 Listeners::Listeners(Wires wires, int ranks)
     : wires_(wires), ports_(static_cast<std::size_t>(ranks)) {
   if (wires == Wires::kUnix) return;
-  const Endpoint loopback = interface_endpoint(wires == Wires::kTcp6 ? "::1" : "127.0.0.1").value();
-  for (FileDescriptor& port : ports_) {
-    port = listen_on(loopback).value();
-    addresses_.push_back(local_endpoint(port.get())->text());
+  std::vector<std::string> cards{wires == Wires::kTcp6 ? "::1" : kCards[0]};
+  if (has_two_cards(wires)) cards.emplace_back(kCards[1]);
+  for (auto& ports : ports_) {
+    auto& addresses = addresses_.emplace_back();
+    for (const std::string& card : cards) {
+      ports.push_back(listen_on(interface_endpoint(card).value()).value());
+      addresses.push_back(local_endpoint(ports.back().get())->text());
+    }
   }
 }
 
@@ -41,14 +45,19 @@ std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank,
   const Wires wires = listeners.wires();
   const bool sealed =
       wires == Wires::kSealed || wires == Wires::kSealedChaCha || wires == Wires::kHealingSealed;
-  const bool heals = wires == Wires::kHealing || wires == Wires::kHealingSealed;
+  const bool heals = wires == Wires::kHealing || wires == Wires::kHealingSealed ||
+                     wires == Wires::kTwoCardsHealing;
   if (sealed) args.party.encryption = Encryption::kOn;
   args.party.has_aes = wires != Wires::kSealedChaCha;
   if (wires != Wires::kUnix) {
     args.manager =
         ConnectionManager::create(listeners.take(rank), listeners.ranks(), options.budget).value();
-    for (const std::string& address : listeners.addresses()) args.addresses.push_back({address});
+    args.addresses = listeners.addresses();
   }
+  if (has_two_cards(wires)) {
+    for (const char* card : kCards) args.cards.push_back(interface_endpoint(card).value());
+  }
+  args.link_timeout = options.link_timeout;
   args.timeout = options.timeout;
   if (heals) args.reconnect_limit = options.reconnect_limit;
   args.window_bytes = std::size_t{512} << 10;  // full at times

@@ -15,8 +15,25 @@
 namespace ronde::net {
 
 /// kSealed and kSealedChaCha: TCP, encrypted, with and without instructions for AES. kHealing and
-/// kHealingSealed: TCP with connections that heal, plain and encrypted.
-enum class Wires { kUnix, kTcp, kTcp6, kSealed, kSealedChaCha, kHealing, kHealingSealed };
+/// kHealingSealed: TCP with connections that heal, plain and encrypted. kTwoCards: with two network
+/// cards, and kTwoCardsHealing the same with connections that heal.
+enum class Wires {
+  kUnix,
+  kTcp,
+  kTcp6,
+  kSealed,
+  kSealedChaCha,
+  kHealing,
+  kHealingSealed,
+  kTwoCards,
+  kTwoCardsHealing
+};
+
+/// The pretended cards of each rank.
+inline constexpr const char* kCards[] = {"127.0.0.1", "127.0.0.2"};
+constexpr bool has_two_cards(Wires wires) {
+  return wires == Wires::kTwoCards || wires == Wires::kTwoCardsHealing;
+}
 
 /// The time that connections which heal may be broken.
 inline constexpr std::chrono::seconds kHealingLimit{20};
@@ -31,20 +48,23 @@ class Listeners {
 
   [[nodiscard]] int ranks() const noexcept { return static_cast<int>(ports_.size()); }
   [[nodiscard]] Wires wires() const noexcept { return wires_; }
-  [[nodiscard]] const std::vector<std::string>& addresses() const noexcept { return addresses_; }
-  /// Connections to the rank go to another address, which leads to it.
-  void put_address(int rank, std::string address) {
-    addresses_[static_cast<std::size_t>(rank)] = std::move(address);
+  /// By rank, then by card.
+  [[nodiscard]] const std::vector<std::vector<std::string>>& addresses() const noexcept {
+    return addresses_;
   }
-  /// The listener of a rank, once.
-  [[nodiscard]] FileDescriptor take(int rank) {
+  /// Connections to the rank go to another address, which leads to it.
+  void put_address(int rank, std::string address, std::size_t card = 0) {
+    addresses_[static_cast<std::size_t>(rank)][card] = std::move(address);
+  }
+  /// The listeners of a rank, by card, once.
+  [[nodiscard]] std::vector<FileDescriptor> take(int rank) {
     return std::move(ports_[static_cast<std::size_t>(rank)]);
   }
 
  private:
   Wires wires_;
-  std::vector<FileDescriptor> ports_;  // invalid for Unix sockets
-  std::vector<std::string> addresses_;
+  std::vector<std::vector<FileDescriptor>> ports_;  // empty for Unix sockets
+  std::vector<std::vector<std::string>> addresses_;
 };
 
 /// Facts that differ from those of most tests.
@@ -52,6 +72,7 @@ struct TcpRankOptions {
   int secret_seed = 1;  ///< Tells apart jobs that must not let each other in.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
   std::chrono::milliseconds reconnect_limit = kHealingLimit;  ///< Where the wires heal.
+  std::chrono::milliseconds link_timeout{10'000};             ///< For a card where they do not.
   std::shared_ptr<ConnectionBudget> budget = nullptr;         ///< Limits connections over TCP.
 };
 

@@ -17,9 +17,9 @@
 namespace ronde::net {
 namespace {
 
-constexpr Wires kWires[] = {Wires::kUnix,         Wires::kTcp,          Wires::kTcp6,
-                            Wires::kSealed,       Wires::kSealedChaCha, Wires::kHealing,
-                            Wires::kHealingSealed};
+constexpr Wires kWires[] = {Wires::kUnix,          Wires::kTcp,          Wires::kTcp6,
+                            Wires::kSealed,        Wires::kSealedChaCha, Wires::kHealing,
+                            Wires::kHealingSealed, Wires::kTwoCards};
 
 /// Those of transports that are not alike.
 constexpr Wires kBothKinds[] = {Wires::kTcp, Wires::kHealing};
@@ -47,7 +47,8 @@ TEST_CASE("messages of all sizes arrive in order, zero bytes included") {
 
 TEST_CASE("two ranks that both send much at once do not block each other") {
   constexpr std::size_t kBytes = std::size_t{48} << 20;
-  for (const Wires wires : {Wires::kUnix, Wires::kTcp, Wires::kSealed, Wires::kHealing}) {
+  for (const Wires wires :
+       {Wires::kUnix, Wires::kTcp, Wires::kSealed, Wires::kHealing, Wires::kTwoCards}) {
     with_transports(wires, 2, [&](int rank, Transport& transport, AbortToken& abort) {
       const auto out = make_frame(rank, 1, kBytes);
       std::vector<std::byte> in(kBytes);

@@ -113,6 +113,24 @@ TEST_CASE("what was sent may be overwritten, and is sent again as it was") {
   CHECK(again.header.sequence == first.header.sequence);
 }
 
+TEST_CASE("of several lanes, one that is lost gives its own chunks to the others") {
+  SendWindow sender(kWindow, 10);
+  const auto data = make_frame(0, 1, 60);
+  sender.post(data);
+  for (const std::size_t lane : {0UL, 1UL, 0UL, 1UL, 1UL}) {
+    const auto chunk = sender.take(lane);
+    REQUIRE(chunk->bytes.size() == 10);
+    sender.written(chunk->header.sequence);
+  }
+  CHECK(sender.acknowledge(2, 2));
+  sender.lose(1);
+  CHECK(sender.take(0)->header.sequence == 3);
+  CHECK(sender.take(0)->header.sequence == 4);
+  CHECK(sender.take(0)->header.sequence == 5);  // the rest of the message
+  sender.lose(1);                               // they are the other lane's now
+  CHECK_FALSE(sender.has_waiting());
+}
+
 TEST_CASE("chunks that cannot be are refused") {
   ReceiveWindow receiver(kWindow);
   std::vector<std::byte> data(10);

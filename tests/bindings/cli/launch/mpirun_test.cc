@@ -55,7 +55,7 @@ TEST_CASE("MPICH's mpirun gets options of its own, and ssh's in a variable") {
                         .command = {"train"},
                         .variables = {"RONDE_BACKEND"},
                         .ssh = {2222, "/key", {}, "/bin/ronde", ""},
-                        .network_interface = "eth1",
+                        .network_interface = "eth1,eth2",
                         .kind = MpirunKind::kMpich,
                         .arguments = {"-launcher-exec", "rsh"}};
   const auto words = mpirun_command(spec);
@@ -79,14 +79,14 @@ TEST_CASE("mpirun is told hosts, ranks, ssh's options and the program") {
                                      .command = {"train", "--epochs", "3"},
                                      .variables = {"RONDE_BACKEND"},
                                      .ssh = {2222, "/key", {"Compression=no"}, "/bin/ronde", ""},
-                                     .network_interface = "eth1",
+                                     .network_interface = "eth1,eth2",
                                      .arguments = {"--mca", "plm_rsh_agent", "rsh"}});
   REQUIRE(words.ok());
   CHECK(follows(*words, "-np", "3"));
   CHECK(follows(*words, "-H", "node1:2,node2:1"));
   CHECK(follows(*words, "-x", "RONDE_BACKEND"));
   CHECK(follows(*words, "plm_rsh_args", "-p 2222 -i /key -o Compression=no"));
-  CHECK(follows(*words, "btl_tcp_if_include", "eth1"));
+  CHECK(follows(*words, "btl_tcp_if_include", "eth1,eth2"));
   CHECK(follows(*words, "plm_rsh_agent", "rsh"));
   const std::vector<std::string> tail(words->end() - 5, words->end());
   CHECK(tail == std::vector<std::string>{"/bin/ronde", "run-mpi-rank", "train", "--epochs", "3"});

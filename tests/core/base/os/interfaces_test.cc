@@ -26,6 +26,15 @@ TEST_CASE("interfaces: an unknown one has no address") {
   CHECK_FALSE(interface_address("").has_value());
 }
 
+TEST_CASE("interfaces: a family may be asked for, and a setting may list several") {
+  CHECK(interface_address("lo", AF_INET)->host() == "127.0.0.1");
+  const auto newer = interface_address("lo", AF_INET6);  // not on every machine
+  CHECK((!newer || newer->host() == "::1"));
+  CHECK(listed_interfaces("eth0") == std::vector<std::string>{"eth0"});
+  CHECK(listed_interfaces("eth0,10.0.0.1,") == std::vector<std::string>{"eth0", "10.0.0.1", ""});
+  CHECK(listed_interfaces("") == std::vector<std::string>{""});
+}
+
 TEST_CASE("interfaces: one is found by its address, and virtual ones have no speed") {
   const auto found = interface_with(numeric_host("127.0.0.1")->with_port(80));
   REQUIRE(found.has_value());

@@ -24,7 +24,7 @@ def own_address() -> str:
     InvalidArgumentError for an interface that this host does not have.
     """
     if chosen := os.environ.get("RONDE_NETWORK_INTERFACE", ""):
-        return _chosen_address(chosen)
+        return _chosen_address(chosen.split(",")[0])
     if place := os.environ.get("RONDE_RENDEZVOUS", ""):
         return address_towards(place.rpartition(":")[0].strip("[]"))
     ways = map(address_towards, (os.environ.get("MASTER_ADDR", ""), *_ELSEWHERE))
@@ -72,7 +72,7 @@ def with_ports(address: str, ports: str) -> str:
 
 
 def _chosen_address(chosen: str) -> str:
-    """The address of RONDE_NETWORK_INTERFACE; IPv4 before IPv6."""
+    """The address of an entry of RONDE_NETWORK_INTERFACE; IPv4 before IPv6."""
     if _is_address(chosen):
         return chosen
     there = _core.interface_addresses()

@@ -1,0 +1,154 @@
+// Two pretended network cards, both on the loopback interface, with a relay before each.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "tests/backends/net/channel_peer.h"
+#include "tests/backends/net/transport/relay.h"
+#include "tests/backends/net/transport/tcp_ranks.h"
+#include "tests/support/run_ranks.h"
+
+namespace ronde::net {
+namespace {
+
+constexpr std::size_t kTotal = 40'000'000;
+
+/// Two ranks. Rank 1 dials, so all their data passes the relays.
+struct Cards {
+  explicit Cards(Wires wires, TcpRankOptions the_options = {})
+      : options(the_options), listeners(wires, 2) {
+    for (std::size_t card = 0; card < relays.size(); ++card) {
+      relays[card].emplace(listeners.addresses()[0][card]);
+      listeners.put_address(0, relays[card]->address(), card);
+    }
+  }
+
+  /// Calls `body` in the thread of each rank.
+  void run(const std::function<void(Transport&, AbortToken&)>& body) {
+    test::run_ranks(2, [&](int rank) {
+      const auto backend = tcp_backend(listeners, rank, options);
+      const auto group = backend->open(job.group(rank), *job.exchange(rank)).value();
+      body(*group->transport(), job.abort());
+    });
+  }
+
+  TcpRankOptions options;
+  test::LocalJob job{2, {0, 1}};
+  Listeners listeners;
+  std::array<std::optional<Relay>, 2> relays;
+};
+
+/// Ok if the other rank's frame arrived as it was. The sent bytes are overwritten at once.
+Status exchange_frames(Transport& transport, std::size_t number, std::size_t bytes,
+                       AbortToken& abort) {
+  const int rank = transport.rank();
+  auto out = make_frame(rank, number, bytes);
+  std::vector<std::byte> in(bytes);
+  RONDE_ASSIGN_OR_RETURN(const TransferId sent, transport.send(1 - rank, out));
+  RONDE_ASSIGN_OR_RETURN(const TransferId received, transport.recv(1 - rank, in));
+  RONDE_RETURN_IF_ERROR(transport.wait(sent, abort));
+  std::fill(out.begin(), out.end(), std::byte{0xee});
+  RONDE_RETURN_IF_ERROR(transport.wait(received, abort));
+  if (in == make_frame(1 - rank, number, bytes)) return {};
+  return {Code::kInternal, "the frame is another one"};
+}
+
+TEST_CASE("cards: both carry a good part of what is sent, of odd sizes and none") {
+  for (const Wires wires : {Wires::kTwoCards, Wires::kTwoCardsHealing}) {
+    Cards cards(wires);
+    cards.run([&](Transport& transport, AbortToken& abort) {
+      for (const std::size_t bytes : {0UL, 1UL, 65'537UL, kTotal, 3UL}) {
+        CHECK(exchange_frames(transport, bytes, bytes, abort).ok());
+      }
+    });
+    for (const auto& relay : cards.relays) CHECK(relay->bytes() > 2 * kTotal / 20);
+  }
+}
+
+TEST_CASE("cards: one that dies is left out, and the other carries its share") {
+  Cards cards(Wires::kTwoCardsHealing);
+  cards.run([&](Transport& transport, AbortToken& abort) {
+    CHECK(exchange_frames(transport, 1, 1'000'000, abort).ok());
+    std::thread cutter;
+    if (transport.rank() == 0) {
+      cutter = std::thread([&] {
+        while (cards.relays[1]->bytes() < kTotal / 10) std::this_thread::yield();
+        cards.relays[1]->set_down(true);
+      });
+    }
+    CHECK(exchange_frames(transport, 2, kTotal, abort).ok());
+    if (cutter.joinable()) cutter.join();
+    CHECK(exchange_frames(transport, 3, kTotal, abort).ok());
+  });
+  CHECK(cards.relays[0]->bytes() > cards.relays[1]->bytes());
+}
+
+TEST_CASE("cards: one that comes back is used again") {
+  Cards cards(Wires::kTwoCardsHealing);
+  std::size_t before = 0;
+  cards.run([&](Transport& transport, AbortToken& abort) {
+    CHECK(exchange_frames(transport, 1, 1'000'000, abort).ok());
+    if (transport.rank() == 0) cards.relays[1]->set_down(true);
+    CHECK(exchange_frames(transport, 2, 5'000'000, abort).ok());
+    if (transport.rank() == 0) {
+      before = cards.relays[1]->bytes();
+      cards.relays[1]->set_down(false);
+    }
+    const TimePoint limit = now() + std::chrono::seconds(20);
+    for (std::size_t number = 3; now() < limit; ++number) {
+      std::byte again{cards.relays[1]->bytes() < before + 5'000'000};
+      CHECK(exchange_frames(transport, number, 1'000'000, abort).ok());
+      // Rank 0 decides for both.
+      std::byte theirs{};
+      const auto sent = transport.send(1 - transport.rank(), {&again, 1});
+      const auto got = transport.recv(1 - transport.rank(), {&theirs, 1});
+      REQUIRE(transport.wait(sent.value(), abort).ok());
+      REQUIRE(transport.wait(got.value(), abort).ok());
+      if ((transport.rank() == 0 ? again : theirs) == std::byte{0}) break;
+    }
+  });
+  CHECK(cards.relays[1]->bytes() >= before + 5'000'000);
+}
+
+TEST_CASE("cards: nothing is lost or doubled over resets of both") {
+  Cards cards(Wires::kTwoCardsHealing);
+  std::mt19937 random(5);
+  for (auto& relay : cards.relays) {
+    relay->reset_after([&, seed = random()]() mutable {
+      std::mt19937 draw(seed++);
+      return 1 + draw() % 4'000'000;
+    });
+  }
+  cards.run([&](Transport& transport, AbortToken& abort) {
+    for (std::size_t number = 0; number < 40; ++number) {
+      CHECK(exchange_frames(transport, number, 1'000'000 + number, abort).ok());
+    }
+  });
+  for (const auto& relay : cards.relays) CHECK(relay->connections() > 3);
+}
+
+TEST_CASE("cards: without healing one that dies ends the transfers, by its name") {
+  Cards cards(Wires::kTwoCards, {.link_timeout = std::chrono::milliseconds(700)});
+  cards.run([&](Transport& transport, AbortToken& abort) {
+    CHECK(exchange_frames(transport, 1, 1'000'000, abort).ok());
+    if (transport.rank() == 0) cards.relays[1]->set_down(true);
+    Status status;
+    const TimePoint limit = now() + std::chrono::seconds(20);
+    for (std::size_t number = 2; status.ok() && now() < limit; ++number) {
+      status = exchange_frames(transport, number, 100'000, abort);
+    }
+    CHECK(status.code() == Code::kRankFailure);
+    // The rank that notices first ends the connections with the other one.
+    const bool named = status.message().find("over 127.0.0.2") != std::string::npos;
+    const bool left = status.message().find("it has left the group") != std::string::npos;
+    CHECK_MESSAGE((named || left), status.message());
+  });
+}
+
+}  // namespace
+}  // namespace ronde::net
