@@ -73,6 +73,18 @@ Party party_of(const Config& config, const ConnectOptions& options, Purpose purp
   return {purpose, config.rank, config.size, config.job_id, {}, introduce(options)};
 }
 
+std::vector<std::string> addresses_of(const Roster& roster) {
+  std::vector<std::string> addresses;
+  for (const auto& [rank, who] : roster) addresses.push_back(who.address);
+  return addresses;
+}
+
+/// A host that does not answer a new connection for so long cannot be reached.
+Duration reach_limit(const Config& config) {
+  const bool limited = config.link_timeout > Duration::zero();
+  return limited ? Duration(config.link_timeout) : Duration(config.start_timeout);
+}
+
 /// Inside this host only.
 std::unique_ptr<Backend> data_plane(const Config& config, const Party& party,
                                     const Secret& secret) {
@@ -119,7 +131,7 @@ std::unique_ptr<Backend> data_plane(const Config& config, const Party& party, co
       .manager = std::move(manager),
       .cards = job.local,
       .addresses = {},
-      .timeout = config.start_timeout,
+      .timeout = reach_limit(config),
       .reconnect_limit = std::chrono::duration_cast<Duration>(config.reconnect_limit),
       .link_timeout = config.link_timeout,
       .observers = observers};
@@ -152,7 +164,7 @@ NetworkCards cards_of(std::span<const Endpoint> local) {
 
 Result<JobLink> connect_alone(const Config& config, const ConnectOptions& options) {
   JobLink link;
-  RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostChannel> local, channel_for_one());
+  RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostChannel> local, channel_for_one(1));
   const Party party = party_of(config, options, Purpose::kData);
   link.channel =
       std::make_unique<JobChannel>(JobChannelArgs{.topology = topology_of(0, {{0, party.self}}),
@@ -194,25 +206,13 @@ Result<std::unique_ptr<HostChannel>> connect_local_ranks(const Config& config,
                                                          const Secret& secret, TimePoint deadline) {
   UnixRendezvousArgs args;
   args.ranks = topology.host_ranks(config.rank);
-  if (args.ranks.size() == 1) return channel_for_one();
+  if (args.ranks.size() == 1) return channel_for_one(config.size);
   args.party = party_of(config, options, Purpose::kHost);
   args.secret = secret;
   args.timeout = time_left(deadline);
   args.cancel = &options.cancel;
   RONDE_ASSIGN_OR_RETURN(LocalJob job, rendezvous_on_host(std::move(args)));
   return std::move(job.channel);
-}
-
-Result<std::vector<Link>> link_hosts(const Party& party, const Topology& topology,
-                                     const RemoteJob& job, ConnectionManager& manager,
-                                     const WaitLimit& limit) {
-  MeshArgs mesh{.party = &party, .peers = {}, .addresses = {}, .limit = limit};
-  for (const auto& [rank, who] : job.roster) {
-    if (topology.same_host(rank, topology.rank)) continue;
-    mesh.peers.push_back(rank);
-    mesh.addresses.push_back(who.address);
-  }
-  return make_mesh(mesh, manager);
 }
 
 Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions& options) {
@@ -232,30 +232,32 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
   RONDE_RETURN_IF_ERROR(provide_descriptors(descriptors_needed(peers, config.max_connections)));
   RONDE_ASSIGN_OR_RETURN(RemoteJob job,
                          rendezvous_across_hosts(config, party, *secret, &options.cancel));
-  Topology topology = topology_of(config.rank, job.roster);
-  auto local = connect_local_ranks(config, options, topology, job.secret, deadline);
-  if (!local.ok()) return local.status();
-  party.purpose = Purpose::kLink;
-  const WaitLimit limit(now() + time_left(deadline), &options.cancel);
+  JobChannelArgs args{.topology = topology_of(config.rank, job.roster),
+                      .local = nullptr,
+                      .limits = limits_of(config),
+                      .abort = options.abort};
+  RONDE_ASSIGN_OR_RETURN(args.local,
+                         connect_local_ranks(config, options, args.topology, job.secret, deadline));
   auto counts = options.observers.counts;
   if (!counts) counts = std::make_shared<ConnectionCounts>();
   auto budget = std::make_shared<ConnectionBudget>(config.max_connections, std::move(counts));
   RONDE_ASSIGN_OR_RETURN(
       const auto manager,
       ConnectionManager::create(std::move(job.listeners), config.size, std::move(budget)));
-  RONDE_ASSIGN_OR_RETURN(std::vector<Link> links,
-                         link_hosts(party, topology, job, *manager, limit));
   JobLink link;
-  link.channel = std::make_unique<JobChannel>(JobChannelArgs{.topology = std::move(topology),
-                                                             .local = std::move(*local),
-                                                             .links = std::move(links),
-                                                             .limits = limits_of(config),
-                                                             .abort = options.abort});
-  link.tcp = data_plane(config, party, job, manager, options.observers);
-  if (link.channel->topology().host_count() > 1) {
+  if (args.topology.host_count() > 1) {
     warn_of_unused_cards(config, job.roster);
     link.cards = cards_of(std::span(job.local).first(cards_in_use(job.roster)));
+    party.purpose = Purpose::kLink;
+    args.remote = LinkArgs{.manager = manager,
+                           .party = party,
+                           .addresses = addresses_of(job.roster),
+                           .timeout = reach_limit(config)};
   }
+  auto channel = std::make_unique<JobChannel>(std::move(args));
+  RONDE_RETURN_IF_ERROR(channel->connect({now() + time_left(deadline), &options.cancel}));
+  link.channel = std::move(channel);
+  link.tcp = data_plane(config, party, job, manager, options.observers);
   return link;
 }
 

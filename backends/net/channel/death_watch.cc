@@ -52,15 +52,7 @@ Presence presence_of(const RankSlot& slot) noexcept {
 
 bool present(const RankSlot& slot) noexcept { return presence_of(slot) == Presence::kPresent; }
 
-bool lost(Presence presence) noexcept {
-  return presence == Presence::kDied || presence == Presence::kFrozen;
-}
-
 }  // namespace
-
-int cut_off(const HostSegment& segment, int rank) noexcept {
-  return static_cast<int>(segment.slot(rank).life.cut_off.load(std::memory_order_acquire)) - 1;
-}
 
 void announce_news(const HostSegment& segment) noexcept {
   for (int r = 0; r < segment.ranks(); ++r) {
@@ -77,7 +69,7 @@ DeathWatch::DeathWatch(const HostSegment& segment, int rank) noexcept
       rank_(rank),
       process_(::getpid()),
       reported_(static_cast<std::size_t>(segment.ranks())),
-      cut_reported_(reported_.size()) {}
+      far_reported_(static_cast<std::size_t>(segment.job_ranks())) {}
 
 DeathWatch::~DeathWatch() { stop(); }
 
@@ -120,10 +112,8 @@ void DeathWatch::stop() noexcept {
   thread_.join();
 }
 
-void DeathWatch::tell_cut(int rank) const noexcept {
-  auto& word = segment_.slot(rank_).life.cut_off;
-  if (word.load(std::memory_order_relaxed) != 0) return;
-  word.store(static_cast<std::uint32_t>(rank) + 1, std::memory_order_release);
+void DeathWatch::tell_far_loss(const LostRank& lost) const noexcept {
+  if (!segment_.note_far_loss(lost)) return;
   announce_news(segment_);
   rouse_all();
 }
@@ -231,8 +221,8 @@ void DeathWatch::found_lost(int rank, Presence how) noexcept {
   const bool first = segment_.slot(rank).life.presence.compare_exchange_strong(
       expected, static_cast<std::uint32_t>(how));
   if (!first) return;
-  look_for_cuts();
-  report(rank, how, true);  // the others are woken next; this process is notified at once
+  look_for_far_losses();
+  report(rank, how);  // the others are woken next; this process is notified at once
   announce_news(segment_);
   rouse_all();
 }
@@ -241,30 +231,31 @@ void DeathWatch::look_for_losses() noexcept {
   const std::uint32_t news = segment_.slot(rank_).inbox.news.load(std::memory_order_seq_cst);
   if (news == seen_news_) return;
   seen_news_ = news;
-  look_for_cuts();
+  look_for_far_losses();
   for (int r = 0; r < segment_.ranks(); ++r) {
     const Presence presence = presence_of(segment_.slot(r));
-    if (!lost(presence)) continue;
-    look_for_cuts();  // once more: it reported them before its end
-    report(r, presence, false);
+    if (presence == Presence::kPresent) continue;
+    look_for_far_losses();  // once more: it reported them before its end
+    report(r, presence);
   }
 }
 
-void DeathWatch::look_for_cuts() noexcept {
-  for (int r = 0; r < segment_.ranks(); ++r) {
+void DeathWatch::look_for_far_losses() noexcept {
+  for (int r = 0; r < segment_.job_ranks(); ++r) {
     const auto index = static_cast<std::size_t>(r);
-    const int beyond = cut_off(segment_, r);
-    if (r == rank_ || beyond < 0 || cut_reported_[index]) continue;
-    cut_reported_[index] = true;
-    if (hooks_.on_cut) hooks_.on_cut(beyond);
+    if (far_reported_[index]) continue;
+    const auto lost = segment_.far_loss(r);
+    if (!lost) continue;
+    far_reported_[index] = true;
+    if (hooks_.on_far_loss) hooks_.on_far_loss(*lost);
   }
 }
 
-void DeathWatch::report(int rank, Presence how, bool found_here) noexcept {
+void DeathWatch::report(int rank, Presence how) noexcept {
   const auto index = static_cast<std::size_t>(rank);
   if (reported_[index]) return;
   reported_[index] = true;
-  if (hooks_.on_loss) hooks_.on_loss(rank, how, found_here);
+  if (hooks_.on_loss) hooks_.on_loss(rank, how);
 }
 
 }  // namespace ronde::net

@@ -31,20 +31,16 @@
 
 namespace ronde::net {
 
-/// The rank of another host that `rank` of this one has reported as unreachable; -1: none.
-[[nodiscard]] int cut_off(const HostSegment& segment, int rank) noexcept;
-
-/// Notifies all ranks of the segment of a changed presence or a cut, and wakes their sleepers.
+/// Notifies all ranks of the segment of a changed presence or a loss, and wakes their sleepers.
 void announce_news(const HostSegment& segment) noexcept;
 
 /// The events of the watch thread.
 struct WatchHooks {
-  /// Once for each rank that died or was given up, perhaps this one. `found_here`: this rank was
-  /// the first to know. May be empty.
-  std::function<void(int rank, Presence how, bool found_here)> on_loss;
-  /// A rank of this host cannot reach `rank` of the job, on another one. Comes before the loss of
-  /// the rank that reports it. May be empty.
-  std::function<void(int rank)> on_cut;
+  /// Once for each rank that left, died or was given up, perhaps this one. May be empty.
+  std::function<void(int rank, Presence how)> on_loss;
+  /// Once for each rank of another host that a rank of this one has reported as lost. Comes before
+  /// the loss of the rank that reports it. May be empty.
+  std::function<void(const LostRank&)> on_far_loss;
   /// A rank is suspected, or runs again, after this silence. May be empty.
   std::function<void(int rank, Silence what, Duration silence)> on_silence;
   Duration freeze_timeout{0};  ///< Silence after which a rank is given up; zero: never.
@@ -66,9 +62,9 @@ class DeathWatch {
   /// Begins to watch the others; only once all of them have started.
   void begin_watching(WatchHooks hooks);
 
-  /// Notifies the ranks of this host that `rank` of the job, on another one, cannot be reached.
-  /// Otherwise they may take this rank's departure for the cause. Threads: one.
-  void tell_cut(int rank) const noexcept;
+  /// Notifies the ranks of this host, this one too, that a rank of another host is lost.
+  /// Otherwise they may take this rank's departure for the cause. Threads: any.
+  void tell_far_loss(const LostRank& lost) const noexcept;
 
   /// Gives the word back and ends the thread. Idempotent; does nothing in a forked child.
   void stop() noexcept;
@@ -84,12 +80,12 @@ class DeathWatch {
   void watch_once(int rank) noexcept;
   void found_lost(int rank, Presence how) noexcept;
   void look_for_losses() noexcept;
-  void look_for_cuts() noexcept;
+  void look_for_far_losses() noexcept;
   void beat() noexcept;
   void look_for_silence(int rank) noexcept;
   [[nodiscard]] bool is_stopped(int rank) const noexcept;
   void rouse_all() const noexcept;
-  void report(int rank, Presence how, bool found_here) noexcept;
+  void report(int rank, Presence how) noexcept;
 
   const HostSegment& segment_;
   const int rank_;
@@ -101,7 +97,7 @@ class DeathWatch {
   std::unique_ptr<SilenceWatch> silence_;
   TimePoint next_beat_{};
   std::vector<bool> reported_;
-  std::vector<bool> cut_reported_;
+  std::vector<bool> far_reported_;  // by rank of the job
   std::uint32_t seen_news_ = 0;
   std::thread thread_;
 };

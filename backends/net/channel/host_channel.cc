@@ -26,7 +26,8 @@ HostChannel::HostChannel(std::unique_ptr<HostSegment> segment, int rank)
       words_(word_of(segment_->ranks() - 1) + 1),
       inbox_(segment_->slot(rank).inbox),
       doorbell_(segment_->slot(rank).doorbell),
-      watch_(*segment_, rank) {
+      watch_(*segment_, rank),
+      far_reported_(static_cast<std::size_t>(segment_->job_ranks())) {
   for (int r = 0; r < segment_->ranks(); ++r) {
     peers_.push_back({RingSender(segment_->ring(rank, r), segment_->ring_data(rank, r)),
                       RingReceiver(segment_->ring(r, rank), segment_->ring_data(r, rank))});
@@ -100,13 +101,15 @@ void HostChannel::lose(int rank, Presence how, const HostEvents& events) {
   events.on_gone(rank, how);
 }
 
-bool HostChannel::report_cuts(const HostEvents& events) {
+bool HostChannel::report_far_losses(const HostEvents& events) {
   bool delivered = false;
-  for (int r = 0; r < segment_->ranks(); ++r) {
-    Peer& peer = peers_[static_cast<std::size_t>(r)];
-    const int beyond = cut_off(*segment_, r);
-    if (r == rank_ || beyond < 0 || std::exchange(peer.cut, true)) continue;
-    events.on_cut(beyond);
+  for (int r = 0; r < segment_->job_ranks(); ++r) {
+    const auto index = static_cast<std::size_t>(r);
+    if (far_reported_[index]) continue;
+    const auto lost = segment_->far_loss(r);
+    if (!lost) continue;
+    far_reported_[index] = true;
+    events.on_far_loss(*lost);
     delivered = true;
   }
   return delivered;
@@ -116,11 +119,11 @@ bool HostChannel::report_news(const HostEvents& events) {
   const std::uint32_t news = inbox_.news.load(std::memory_order_seq_cst);
   if (news == seen_news_) return false;
   seen_news_ = news;
-  bool delivered = report_cuts(events);
+  bool delivered = report_far_losses(events);
   for (int r = 0; r < segment_->ranks(); ++r) {
     Peer& peer = peers_[static_cast<std::size_t>(r)];
     if (peer.gone || presence(r) == Presence::kPresent) continue;
-    report_cuts(events);               // once more: its reports came before its presence changed
+    report_far_losses(events);         // once more: its reports came before its presence changed
     if (r != rank_) drain(r, events);  // all it sent came before its presence changed
     if (!peer.gone) lose(r, presence(r), events);
     delivered = true;

@@ -26,8 +26,9 @@ struct HostEvents {
   std::function<void(int from, std::span<const std::byte>)> on_frame;
   /// Once per rank, after its last frame; for this rank if the others have given it up.
   std::function<void(int rank, Presence how)> on_gone;
-  /// A peer cannot reach `rank` of the job, on another host. Comes before that peer's on_gone.
-  std::function<void(int rank)> on_cut;
+  /// Once per rank of another host that a rank of this one has reported as lost. Comes before the
+  /// reporter's on_gone.
+  std::function<void(const LostRank&)> on_far_loss;
 };
 
 /// Exchanges frames between the ranks of one host. Threads: as ControlChannel.
@@ -43,8 +44,8 @@ class HostChannel {
   /// Begins to watch the peers; once all of them hold. `hooks` as for DeathWatch.
   void begin_watching(WatchHooks hooks) { watch_.begin_watching(std::move(hooks)); }
 
-  /// As DeathWatch::tell_cut.
-  void tell_cut(int rank) const noexcept { watch_.tell_cut(rank); }
+  /// As DeathWatch::tell_far_loss.
+  void tell_far_loss(const LostRank& lost) const noexcept { watch_.tell_far_loss(lost); }
 
   /// Queues a frame of at most kMaxFrameBytes. Blocks: never.
   void send(int to, std::span<const std::byte> frame);
@@ -75,7 +76,6 @@ class HostChannel {
     RingSender sender;
     RingReceiver receiver;
     bool gone = false;  // reported
-    bool cut = false;   // the rank that it cannot reach is reported
   };
   using Bits = std::array<std::uint64_t, kMaxLocalRanks / 64>;
 
@@ -90,7 +90,7 @@ class HostChannel {
   bool poll_senders(std::size_t word, const HostEvents& events);
   bool drain(int from, const HostEvents& events);
   bool report_news(const HostEvents& events);
-  bool report_cuts(const HostEvents& events);
+  bool report_far_losses(const HostEvents& events);
   void flush_blocked() noexcept;
   void tell(int peer) noexcept;
   void kick_word(std::size_t word) noexcept;
@@ -107,6 +107,7 @@ class HostChannel {
   Doorbell doorbell_;
   DeathWatch watch_;
   std::vector<Peer> peers_;
+  std::vector<bool> far_reported_;   // by rank of the job
   Bits unkicked_{};                  // peers with news since their last kick
   std::uint64_t blocked_count_ = 0;  // peers with queued frames
   std::uint32_t seen_news_ = 0;

@@ -46,44 +46,55 @@ JobChannel::JobChannel(JobChannelArgs args)
                       sink_->on_frame(local_ranks_[static_cast<std::size_t>(from)], frame);
                     },
                     [this](int rank, Presence how) {
-                      lose(local_ranks_[static_cast<std::size_t>(rank)], loss_of(how));
+                      lose({local_ranks_[static_cast<std::size_t>(rank)], loss_of(how), -1});
                     },
-                    [this](int rank) { lose(rank, Loss::kUnreachable); }},
+                    [this](const LostRank& lost) { on_far_loss(lost); }},
       link_events_{[this](int from, std::span<const std::byte> frame) {
                      if (!is_lost(from)) sink_->on_frame(from, frame);
                    },
-                   [this](int rank, Loss how) { lose(rank, how); }},
+                   [this](const LostRank& lost) { lose(lost); }},
       limits_(args.limits),
       abort_(std::move(args.abort)),
       lost_(static_cast<std::size_t>(topology_.size())) {
-  if (!args.links.empty()) {
-    Doorbell& doorbell = local_->doorbell();
-    const auto rank_lost = [this, &doorbell](int rank, Loss how) {
-      // Before this rank can fail and leave. The others would take its departure for the cause.
-      if (how == Loss::kUnreachable) local_->tell_cut(rank);
-      abort(rank, how);
-      doorbell.wake(Sleeper::kBackground);
-      doorbell.wake(Sleeper::kCaller);
-    };
-    const auto silent = [this](int rank, Silence what, Duration silence) {
-      on_silence(rank, what, silence);
-    };
-    links_ =
-        std::make_unique<TcpLinks>(std::move(args.links), limits_,
-                                   LinkHooks{[&doorbell] { doorbell.ring(); }, rank_lost, silent});
+  if (args.remote) {
+    links_ = std::make_unique<TcpLinks>(topology_, std::move(*args.remote), limits_, link_hooks());
   }
   local_->begin_watching(watch_hooks());
 }
 
+Status JobChannel::connect(const WaitLimit& limit) {
+  return links_ == nullptr ? Status() : links_->connect(limit);
+}
+
+LinkHooks JobChannel::link_hooks() {
+  LinkHooks hooks;
+  hooks.frame_arrived = [this] { local_->doorbell().ring(); };
+  hooks.rank_lost = [this](const LostRank& lost) {
+    // Before this rank can fail and leave. The others would take its departure for the cause.
+    local_->tell_far_loss(lost);
+    abort(lost);
+    wake(Sleeper::kBackground);
+    wake(Sleeper::kCaller);
+  };
+  hooks.rank_silent = [this](int rank, Silence what, Duration silence) {
+    on_silence(rank, what, silence);
+  };
+  return hooks;
+}
+
 WatchHooks JobChannel::watch_hooks() {
   WatchHooks hooks;
-  hooks.on_loss = [this](int position, Presence how, bool found_here) {
-    const int rank = local_ranks_[static_cast<std::size_t>(position)];
-    abort(rank, loss_of(how));
+  hooks.on_loss = [this](int position, Presence how) {
+    const LostRank lost{local_ranks_[static_cast<std::size_t>(position)], loss_of(how),
+                        topology_.rank};
+    abort(lost);
     // Its own connections to other hosts close only once the kernel has freed its memory.
-    if (found_here && links_ != nullptr) links_->notify_lost(rank, loss_of(how));
+    if (links_ != nullptr && lost.rank != topology_.rank) links_->pass_on(lost);
   };
-  hooks.on_cut = [this](int rank) { abort(rank, Loss::kUnreachable); };
+  hooks.on_far_loss = [this](const LostRank& lost) {
+    abort(lost);
+    if (links_ != nullptr) links_->pass_on(lost);
+  };
   hooks.on_silence = [this](int position, Silence what, Duration silence) {
     on_silence(local_ranks_[static_cast<std::size_t>(position)], what, silence);
   };
@@ -119,10 +130,10 @@ bool JobChannel::is_lost(int rank) const noexcept {
   return !lost_[static_cast<std::size_t>(rank)].ok();
 }
 
-Status JobChannel::describe_loss(int rank, Loss how) const {
-  const PeerInfo& peer = topology_.peers[static_cast<std::size_t>(rank)];
+Status JobChannel::describe(const LostRank& lost) const {
+  const PeerInfo& peer = topology_.peers[static_cast<std::size_t>(lost.rank)];
   const auto what = [&]() -> std::string {
-    switch (how) {
+    switch (lost.how) {
       case Loss::kLeft:
         return "has left the job";
       case Loss::kDied:
@@ -133,7 +144,7 @@ Status JobChannel::describe_loss(int rank, Loss how) const {
         return fmt::format(
             "is cut off: its connection with {} delivered a record that is not as it was sent: it "
             "was changed, replayed, dropped or moved on the way",
-            name_of(topology_, topology_.rank));
+            name_of(topology_, lost.reporter));
       case Loss::kFrozen:
         return fmt::format("was frozen for {:.3g} s and is given up (RONDE_FREEZE_TIMEOUT_SECONDS)",
                            seconds(limits_.freeze));
@@ -143,26 +154,34 @@ Status JobChannel::describe_loss(int rank, Loss how) const {
     return fmt::format("cannot be reached: host {} has acknowledged nothing for {:.3g} s",
                        peer.host_name, seconds(limits_.link));
   }();
-  return Status(Code::kRankFailure, fmt::format("{} {}", name_of(topology_, rank), what))
-      .about({rank, peer.host_name, peer.pid});
+  return Status(Code::kRankFailure, fmt::format("{} {}", name_of(topology_, lost.rank), what))
+      .about({lost.rank, peer.host_name, peer.pid});
 }
 
-void JobChannel::lose(int rank, Loss how) {
-  if (!is_rank(rank) || is_lost(rank)) return;
-  const Status reason = describe_loss(rank, how);
-  lost_[static_cast<std::size_t>(rank)] = reason;
-  if (how == Loss::kLeft) {
-    sink_->on_peer_left(rank, reason);
+void JobChannel::lose(const LostRank& lost) {
+  if (is_lost(lost.rank)) return;
+  const Status reason = describe(lost);
+  lost_[static_cast<std::size_t>(lost.rank)] = reason;
+  if (breaks(lost.how)) {
+    sink_->on_peer_lost(lost.rank, reason);
   } else {
-    sink_->on_peer_lost(rank, reason);
+    sink_->on_peer_left(lost.rank, reason);
   }
+}
+
+/// A rank that left may still have frames on its way here. Its link's end tells when there are
+/// none.
+void JobChannel::on_far_loss(const LostRank& lost) {
+  if (links_ != nullptr && !breaks(lost.how)) {
+    if (links_->is_linked(lost.rank)) return;
+    links_->poll(link_events_);
+  }
+  lose(lost);
 }
 
 /// Threads: any.
-void JobChannel::abort(int rank, Loss how) const {
-  if (abort_ != nullptr && how != Loss::kLeft && is_rank(rank)) {
-    abort_->abort(describe_loss(rank, how));
-  }
+void JobChannel::abort(const LostRank& lost) const {
+  if (abort_ != nullptr && breaks(lost.how)) abort_->abort(describe(lost));
 }
 
 Status JobChannel::send(int to, std::span<const std::byte> frame) {
@@ -203,8 +222,9 @@ void JobChannel::wait(Sleeper who, std::uint32_t ticket, TimePoint deadline) noe
 
 void JobChannel::close() noexcept {
   if (closed_.exchange(true, std::memory_order_seq_cst)) return;
-  local_->close();
+  // In this order: once the ranks of this host know, they tell others, which then expect no frame.
   if (links_ != nullptr) links_->close();
+  local_->close();
   wake(Sleeper::kBackground);
   wake(Sleeper::kCaller);
 }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,7 +20,7 @@ namespace ronde::net {
 struct JobChannelArgs {
   Topology topology;
   std::unique_ptr<HostChannel> local;   ///< Of the ranks that `topology` puts on this host.
-  std::vector<Link> links{};            ///< To all other ranks.
+  std::optional<LinkArgs> remote{};     ///< The way to other hosts, if there are any.
   LossLimits limits{};                  ///< When silent ranks are given up.
   std::shared_ptr<AbortToken> abort{};  ///< Aborted as soon as a rank is lost; may be null.
 };
@@ -29,6 +30,9 @@ class JobChannel final : public ControlChannel {
  public:
   explicit JobChannel(JobChannelArgs args);
   ~JobChannel() override;
+
+  /// Connects this host with others; once, before anything else. As TcpLinks::connect.
+  Status connect(const WaitLimit& limit);
 
   [[nodiscard]] const Topology& topology() const noexcept override { return topology_; }
   Status send(int to, std::span<const std::byte> frame) override;
@@ -43,11 +47,13 @@ class JobChannel final : public ControlChannel {
   [[nodiscard]] bool is_rank(int rank) const noexcept;
   [[nodiscard]] bool is_peer(int rank) const noexcept;
   [[nodiscard]] bool is_lost(int rank) const noexcept;
-  void lose(int rank, Loss how);
-  void abort(int rank, Loss how) const;
+  void lose(const LostRank& lost);
+  void on_far_loss(const LostRank& lost);
+  void abort(const LostRank& lost) const;
+  [[nodiscard]] LinkHooks link_hooks();
   [[nodiscard]] WatchHooks watch_hooks();
   void on_silence(int rank, Silence what, Duration silence);
-  [[nodiscard]] Status describe_loss(int rank, Loss how) const;
+  [[nodiscard]] Status describe(const LostRank& lost) const;
 
   const Topology topology_;
   const std::vector<int> local_ranks_;  // job ranks by position on this host

@@ -32,6 +32,12 @@ class SilenceWatch {
   /// `give_up` zero: never.
   SilenceWatch(std::size_t peers, Duration interval, Duration give_up);
 
+  /// Watches one more; returns its number.
+  std::size_t add() {
+    peers_.emplace_back();
+    return peers_.size() - 1;
+  }
+
   /// Begins a look at the peers. Time in which this process itself did not run (it was stopped, or
   /// the machine suspended) does not count as their silence.
   void look(TimePoint time);

@@ -38,6 +38,11 @@ LinkHeader decode_header(std::span<const std::byte> bytes) {
   return header;
 }
 
+bool ends_link(LinkMessage kind) {
+  return kind == LinkMessage::kGoodbye || kind == LinkMessage::kClose ||
+         kind == LinkMessage::kSpare;
+}
+
 Loss loss_of(const Status& error) {
   if (error.code() == Code::kInvalidArgument) return Loss::kAltered;
   return error.code() == Code::kTimeout ? Loss::kUnreachable : Loss::kClosed;
@@ -49,6 +54,7 @@ TcpLink::TcpLink(asio::io_context& io, Link link, const LinkSink& sink)
     : rank_(link.rank),
       sink_(sink),
       io_(io),
+      begun_(link.dialed),
       stream_(std::move(link.stream)),
       waiter_(io),
       input_(kReadBytes) {
@@ -161,9 +167,13 @@ void TcpLink::take_messages() {
 
 /// False once the link has ended.
 bool TcpLink::take_message(LinkMessage kind, std::span<const std::byte> bytes) {
-  if (kind == LinkMessage::kGoodbye) return end(Loss::kLeft), false;
-  if (kind != LinkMessage::kHeartbeat) sink_.on_message(rank_, kind, bytes);
-  return true;
+  if (!std::exchange(begun_, true)) sink_.on_begin(*this);
+  if (ends_link(kind)) {
+    farewell_ = kind;
+    return end(Loss::kLeft), false;
+  }
+  sink_.on_message(*this, kind, bytes);
+  return !ended_;
 }
 
 void TcpLink::end(Loss how) {
@@ -176,7 +186,7 @@ void TcpLink::end(Loss how) {
     if (waiter_.is_open()) waiter_.release();
     stream_.close();
   }
-  sink_.on_end(rank_, how);
+  if (begun_) sink_.on_end(*this, how);
 }
 
 }  // namespace ronde::net

@@ -1,4 +1,6 @@
-// One link of TcpLinks: its socket, its queue of output and its partial input.
+// One link of TcpLinks: its socket, its queue of output and its partial input. The side that dialed
+// begins with a message of its own. A dialer may have given up a connection that the other side
+// has accepted, so that side uses none before its first message.
 // Private to tcp_link.cc and tcp_links.cc.
 #pragma once
 
@@ -9,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,16 +26,22 @@ namespace ronde::net {
 enum class LinkMessage : std::uint8_t {
   kFrame = 1,
   kHeartbeat = 2,
-  kGoodbye = 3,
-  kDied = 4,
-  kFrozen = 5,
+  kGoodbye = 3,  ///< The sender leaves the job.
+  kLost = 4,     ///< A LostRank.
+  kBegin = 5,
+  kClose = 6,  ///< The sender is about to leave: nothing follows. It is no news for others yet.
+  kSpare = 7,  ///< The sender is about to leave; its frames go by another link with this rank.
 };
+
+class TcpLink;
 
 /// Notifications of the owner, in the I/O thread.
 struct LinkSink {
-  std::function<void(int from, LinkMessage kind, std::span<const std::byte>)> on_message;
-  /// The link has ended: by a goodbye, or in another way. Once.
-  std::function<void(int rank, Loss how)> on_end;
+  /// An accepted link is in use from here on.
+  std::function<void(TcpLink& link)> on_begin;
+  std::function<void(TcpLink& from, LinkMessage kind, std::span<const std::byte>)> on_message;
+  /// The link has ended: by a goodbye, or in another way. Once, and not before it has begun.
+  std::function<void(TcpLink& link, Loss how)> on_end;
 };
 
 /// One connection. Threads: send from any; the rest from the I/O thread.
@@ -45,6 +54,11 @@ class TcpLink {
   TcpLink& operator=(const TcpLink&) = delete;
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
+  /// True once both sides use it.
+  [[nodiscard]] bool begun() const noexcept { return begun_; }
+
+  /// The message that has ended it, if one has.
+  [[nodiscard]] std::optional<LinkMessage> farewell() const noexcept { return farewell_; }
 
   /// Begins to read.
   void start() { read_later(); }
@@ -76,6 +90,7 @@ class TcpLink {
   const int rank_;
   const LinkSink& sink_;
   asio::io_context& io_;
+  bool begun_;
   Stream stream_;
   asio::posix::stream_descriptor waiter_;  // waits for the stream's socket, which it never closes
   // I/O thread only.
@@ -85,6 +100,7 @@ class TcpLink {
   std::vector<std::byte> input_;
   std::size_t input_used_ = 0;
   bool ended_ = false;
+  std::optional<LinkMessage> farewell_;
   // Any thread.
   Mutex mutex_;
   std::deque<std::vector<std::byte>> queue_ RONDE_GUARDED_BY(mutex_);

@@ -1,10 +1,16 @@
-// Frames between ranks of different hosts, over one authenticated TCP connection per pair. One
-// thread of the process reads, and writes the bytes that sockets did not take at once.
+// Frames between ranks of different hosts, over authenticated TCP connections. At the start, the
+// leaders of hosts are linked along a tree (watch_tree.h). Any other link is made when a frame
+// first needs it. One thread of the process reads, and writes the bytes that sockets did not take
+// at once.
 //
-// Each side sends a heartbeat every beat interval (less often where there are many links), the only
-// timer here. A link is lost when its socket closes without a goodbye. It is cut when the peer's
-// host acknowledges nothing for the link timeout. The peer is frozen when its host acknowledges but
-// the peer is silent for the freeze timeout.
+// Ranks that are linked along the tree watch each other: each sends a heartbeat every beat
+// interval, the only timer here. A link is lost when its socket closes without a goodbye. It is cut
+// when the peer's host acknowledges nothing for the link timeout. A watched peer is frozen when its
+// host acknowledges but the peer is silent for the freeze timeout.
+//
+// News of a loss goes over all links but the one it came by, and once. As ranks leave and die,
+// others take their places in the tree and make the links that it lacks: at once after a death,
+// else with the next heartbeat. A new link begins with all the news so far.
 #pragma once
 
 #include <atomic>
@@ -13,23 +19,19 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "backends/net/channel/loss.h"
 #include "backends/net/channel/silence_watch.h"
-#include "backends/net/rendezvous/tcp_rendezvous.h"
+#include "backends/net/link/connection_manager.h"
+#include "backends/net/rendezvous/handshake.h"
+#include "backends/net/rendezvous/socket.h"
 #include "core/base/clock.h"
+#include "core/base/status.h"
+#include "core/ports/topology.h"
 
 namespace ronde::net {
-
-/// How a remote rank was lost.
-enum class Loss : std::uint8_t {
-  kLeft,         ///< It said goodbye.
-  kDied,         ///< A rank of its host reported it.
-  kClosed,       ///< Its connection closed without a goodbye.
-  kUnreachable,  ///< Its host acknowledged nothing for the link timeout.
-  kAltered,      ///< Its connection delivered what it did not send, see records.h.
-  kFrozen,       ///< It did not run for the freeze timeout.
-};
 
 /// The limits of silence. Zero: none.
 struct LossLimits {
@@ -40,38 +42,55 @@ struct LossLimits {
 /// The events of TcpLinks::poll.
 struct LinkEvents {
   std::function<void(int from, std::span<const std::byte>)> on_frame;
-  /// Perhaps several times for one rank.
-  std::function<void(int rank, Loss how)> on_lost;
+  /// Once per rank. For one that left: after its last frame.
+  std::function<void(const LostRank&)> on_lost;
 };
 
 /// Notifications of the process. Called in the links' thread, after poll() has the event too.
 struct LinkHooks {
   std::function<void()> frame_arrived;
-  std::function<void(int rank, Loss how)> rank_lost;
+  std::function<void(const LostRank&)> rank_lost;
   std::function<void(int rank, Silence what, Duration silence)> rank_silent;
+};
+
+/// The way to the ranks of other hosts.
+struct LinkArgs {
+  std::shared_ptr<ConnectionManager> manager;
+  Party party;                         ///< Of this rank, for links.
+  std::vector<std::string> addresses;  ///< Where each rank of the job accepts links.
+  Duration timeout{};                  ///< For one link.
 };
 
 /// The links of one rank. Threads: one at a time, unless a method says otherwise.
 class TcpLinks {
  public:
-  TcpLinks(std::vector<Link> links, LossLimits limits, LinkHooks hooks);
+  /// `topology` outlives it.
+  TcpLinks(const Topology& topology, LinkArgs args, LossLimits limits, LinkHooks hooks);
   ~TcpLinks();
   TcpLinks(const TcpLinks&) = delete;
   TcpLinks& operator=(const TcpLinks&) = delete;
 
-  /// Queues a frame to a linked rank. Blocks: never.
+  /// Links this rank with those that it watches. Blocks. Errors: kTimeout naming ranks;
+  /// kRankFailure where a rank has ended.
+  Status connect(const WaitLimit& limit);
+
+  /// Queues a frame to a rank of another host. Blocks: never.
   void send(int to, std::span<const std::byte> frame);
 
-  /// Notifies all linked ranks that a rank of this host died or is given up. Blocks: never.
-  /// Threads: any.
-  void notify_lost(int rank, Loss how);
+  /// Passes on a loss that poll() does not deliver, as this host knows of it: of one of its ranks,
+  /// or one that another of its ranks has found. Blocks: never. Threads: any.
+  void pass_on(const LostRank& lost);
+
+  /// True while frames of `rank` may still come. Threads: any.
+  [[nodiscard]] bool is_linked(int rank) const;
 
   /// Delivers what has arrived; true where there was anything. Blocks: never.
   bool poll(const LinkEvents& events) {
     return arrived().load(std::memory_order_seq_cst) && poll_slowly(events);
   }
 
-  /// Sends what is queued and a goodbye, then waits until the peers have read it, 1 s at most.
+  /// Sends what is queued and a goodbye, and waits until the peers have read it. That takes a round
+  /// trip, and 3 s at most.
   /// Idempotent; does nothing in a forked child.
   void close() noexcept;
 

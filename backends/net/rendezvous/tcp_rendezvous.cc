@@ -173,68 +173,6 @@ Result<Roster> visit(const Meeting& meeting, std::vector<Endpoint> resolved,
   return await_verdict(*connection, args, {now() + timeout + kLaterStart, meeting.cancel});
 }
 
-/// The links of a mesh, as the manager's thread brings them.
-class Gathering {
- public:
-  explicit Gathering(const MeshArgs& args)
-      : args_(args), missing_(args.peers.begin(), args.peers.end()) {}
-
-  void on_link(Link link) RONDE_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    // A peer that gave up its first connection connects again: the last one counts.
-    std::erase_if(links_, [&](const Link& other) { return other.rank == link.rank; });
-    missing_.erase(link.rank);
-    links_.push_back(std::move(link));
-    notify_event(changed_.get());
-  }
-
-  void on_failure(int rank, const Status& why) RONDE_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    if (failure_.ok())
-      failure_ = unreachable(why.code(), fmt::format("{} ({})", rank, why.message()), rank);
-    notify_event(changed_.get());
-  }
-
-  Result<std::vector<Link>> wait() RONDE_EXCLUDES(mutex_) {
-    while (true) {
-      {
-        const MutexLock lock(mutex_);
-        clear_event(changed_.get());
-        if (missing_.empty()) return std::move(links_);
-        RONDE_RETURN_IF_ERROR(failure_);
-      }
-      if (wait_for(changed_.get(), POLLIN, args_.limit)) continue;
-      const MutexLock lock(mutex_);
-      return unreachable(Code::kTimeout, fmt::format("{}", fmt::join(missing_, ", ")),
-                         *missing_.begin());
-    }
-  }
-
- private:
-  [[nodiscard]] Status unreachable(Code code, const std::string& ranks, int first) const {
-    return Status(code, fmt::format("rank {} could not connect with rank {} in time",
-                                    args_.party->rank, ranks))
-        .about({first, {}, 0});
-  }
-
-  const MeshArgs& args_;
-  const FileDescriptor changed_ = make_event();
-  Mutex mutex_;
-  std::set<int> missing_ RONDE_GUARDED_BY(mutex_);
-  std::vector<Link> links_ RONDE_GUARDED_BY(mutex_);
-  Status failure_ RONDE_GUARDED_BY(mutex_);
-};
-
-Status dial_lower(ConnectionManager& manager, ConnectionManager::ServiceId service,
-                  const MeshArgs& args) {
-  for (std::size_t i = 0; i < args.peers.size(); ++i) {
-    if (args.peers[i] > args.party->rank) continue;
-    RONDE_ASSIGN_OR_RETURN(const Endpoint endpoint, parse_endpoint(args.addresses[i]));
-    manager.dial(service, args.peers[i], endpoint, args.limit.deadline());
-  }
-  return {};
-}
-
 /// Makes the sockets at which this rank accepts links. Fills in their addresses in `party`.
 Status listen_for_links(const Config& config, const std::vector<Endpoint>& resolved, Party& party,
                         RemoteJob& job) {
@@ -274,18 +212,6 @@ Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
   job.roster = std::move(*roster);
   job.secret = *secret;
   return job;
-}
-
-Result<std::vector<Link>> make_mesh(const MeshArgs& args, ConnectionManager& manager) {
-  Gathering gathering(args);
-  const auto service = manager.add(
-      {.party = *args.party,
-       .on_link = [&](Link link) { gathering.on_link(std::move(link)); },
-       .on_failure = [&](int rank, const Status& why) { gathering.on_failure(rank, why); }});
-  const Status dialed = dial_lower(manager, service, args);
-  auto links = dialed.ok() ? gathering.wait() : Result<std::vector<Link>>(dialed);
-  manager.remove(service);
-  return links;
 }
 
 }  // namespace ronde::net

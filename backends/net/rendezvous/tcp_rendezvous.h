@@ -1,12 +1,10 @@
 // The rendezvous of ranks on several hosts: rank 0 listens, the others connect to it, and all learn
-// the address of each rank. Then one connection links each pair of ranks on different hosts.
+// the address of each rank.
 #pragma once
 
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "backends/net/link/connection_manager.h"
 #include "backends/net/link/stream.h"
 #include "backends/net/rendezvous/handshake.h"
 #include "backends/net/rendezvous/rendezvous.h"
@@ -33,15 +31,5 @@ struct RemoteJob {
 Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
                                           const std::optional<Secret>& secret,
                                           const CancelSource* cancel);
-
-/// Connects this rank with `peers`: it dials the lower ranks and accepts the higher ones. Blocks.
-/// Errors: kTimeout naming ranks and the last failure; kRankFailure where a rank has ended.
-struct MeshArgs {
-  const Party* party = nullptr;
-  std::vector<int> peers;              ///< Ranks, without this one.
-  std::vector<std::string> addresses;  ///< By position in `peers`; of lower ranks at least.
-  WaitLimit limit;
-};
-Result<std::vector<Link>> make_mesh(const MeshArgs& args, ConnectionManager& manager);
 
 }  // namespace ronde::net

@@ -39,7 +39,8 @@ Result<LocalJob> host(UnixRendezvousArgs& args) {
   Connector connector(args.party, make_greeting(known ? std::nullopt : std::optional(job.secret)));
   connector.listen(std::move(listener));
   const int count = static_cast<int>(args.ranks.size());
-  RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment, HostSegment::create(count));
+  RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment,
+                         HostSegment::create(count, args.party.size));
   HostSegment* const shared = segment.get();
   job.channel = std::make_unique<HostChannel>(std::move(segment), 0);
   RONDE_RETURN_IF_ERROR(job.channel->hold());
@@ -66,7 +67,7 @@ Result<LocalJob> visit(UnixRendezvousArgs& args) {
   if (!memory.ok()) return host_is_gone(connection, guest, memory.status().message());
   const int count = static_cast<int>(args.ranks.size());
   RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment,
-                         HostSegment::attach(std::move(*memory), count));
+                         HostSegment::attach(std::move(*memory), count, args.party.size));
   segment->release_fd();
   LocalJob job;
   job.secret = connection.secret;
@@ -91,8 +92,8 @@ Result<LocalJob> rendezvous_on_host(UnixRendezvousArgs args) {
   return args.party.rank == args.ranks.front() ? host(args) : visit(args);
 }
 
-Result<std::unique_ptr<HostChannel>> channel_for_one() {
-  RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment, HostSegment::create(1));
+Result<std::unique_ptr<HostChannel>> channel_for_one(int job_ranks) {
+  RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment, HostSegment::create(1, job_ranks));
   segment->release_fd();
   return std::make_unique<HostChannel>(std::move(segment), 0);
 }

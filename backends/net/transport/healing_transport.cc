@@ -14,13 +14,13 @@
 namespace ronde::net {
 namespace {
 
-constexpr int kSleepSliceMs = 50;
+constexpr int kNapMs = 50;
 constexpr std::chrono::milliseconds kLookInterval{100};
 // The thread looks again after this time whether callers still drive. It costs them no wake-up.
 constexpr std::chrono::milliseconds kHandOver{10};
 // The lower rank asks for a connection where the higher one has not made it meanwhile.
 constexpr std::chrono::seconds kFirstLate{1};
-constexpr std::chrono::milliseconds kLate{200};
+constexpr std::chrono::milliseconds kLateLane{200};
 // An outage of one of several cards that lasts so long is worth a warning.
 constexpr std::chrono::seconds kLeftOut{1};
 
@@ -175,7 +175,7 @@ Status HealingTransport::wait(TransferId id, const AbortToken& abort) {
       if (broken_.ok()) broken_ = abort.status();
     } else if (!nap.ready) {
       const AbortListening listening(mailbox_.wake(), abort);
-      sleep(nap, kSleepSliceMs, woken);
+      sleep(nap, kNapMs, woken);
     }
   }
 }
@@ -254,7 +254,7 @@ Status HealingTransport::connect(Peer& with, std::size_t card) {
   if (with.dialing.test(card) || with.ended || !lane.wants_connection()) return {};
   if (with.link.dials()) return dial(with, card);
   const auto& outage = lane.outage();
-  const TimePoint late = outage ? outage->began + kLate : with.link.posted_since() + kFirstLate;
+  const TimePoint late = outage ? outage->began + kLateLane : with.link.posted_since() + kFirstLate;
   return now() > late ? dial(with, card) : Status();
 }
 

@@ -14,7 +14,8 @@
 namespace ronde::net {
 namespace {
 
-constexpr int kBeyond = 7;  // a rank of another host
+constexpr int kJobRanks = 9;
+constexpr LostRank kBeyond{7, Loss::kUnreachable, 0};  // a rank of another host
 
 /// What one rank hears, as lines.
 class Listener {
@@ -25,8 +26,8 @@ class Listener {
 
   void begin() {
     WatchHooks hooks;
-    hooks.on_loss = [this](int rank, Presence, bool) { note("watch: lost " + name(rank)); };
-    hooks.on_cut = [this](int rank) { note("watch: cut off from " + name(rank)); };
+    hooks.on_loss = [this](int rank, Presence) { note("watch: gone " + name(rank)); };
+    hooks.on_far_loss = [this](const LostRank& lost) { note("watch: " + describe(lost)); };
     channel.begin_watching(std::move(hooks));
   }
 
@@ -41,12 +42,15 @@ class Listener {
     std::vector<std::string> lines;
     channel.poll({[](int, std::span<const std::byte>) {},
                   [&](int rank, Presence) { lines.push_back("gone " + name(rank)); },
-                  [&](int rank) { lines.push_back("cut off from " + name(rank)); }});
+                  [&](const LostRank& lost) { lines.push_back(describe(lost)); }});
     return lines;
   }
 
  private:
   static std::string name(int rank) { return std::to_string(rank); }
+  static std::string describe(const LostRank& lost) {
+    return name(lost.reporter) + " lost " + name(lost.rank);
+  }
   void note(std::string line) {
     const MutexLock lock(mutex_);
     watched_.push_back(std::move(line));
@@ -67,9 +71,9 @@ std::unique_ptr<HostSegment> taken(Result<std::unique_ptr<HostSegment>> made) {
 }
 
 struct Pair {
-  Pair() : Pair(taken(HostSegment::create(2))) {}
+  Pair() : Pair(taken(HostSegment::create(2, kJobRanks))) {}
   explicit Pair(std::unique_ptr<HostSegment> made)
-      : other(taken(HostSegment::attach(FileDescriptor(::dup(made->fd())), 2)), 1),
+      : other(taken(HostSegment::attach(FileDescriptor(::dup(made->fd())), 2, kJobRanks)), 1),
         one(std::move(made), 0) {
     one.begin();
     other.begin();
@@ -85,7 +89,7 @@ TEST_CASE("a limit of file sizes is an error rather than the end of the process"
   if (child == 0) {
     const rlimit limit{.rlim_cur = 4096, .rlim_max = 4096};
     const bool limited = setrlimit(RLIMIT_FSIZE, &limit) == 0;
-    const auto refused = HostSegment::create(2);
+    const auto refused = HostSegment::create(2, kJobRanks);
     const bool told = refused.status().message().find("ulimit -f") != std::string::npos;
     _exit(limited && !refused.ok() && told ? 0 : 1);
   }
@@ -95,21 +99,23 @@ TEST_CASE("a limit of file sizes is an error rather than the end of the process"
   CHECK(WEXITSTATUS(status) == 0);
 }
 
-TEST_CASE("a cut that one rank found is the cause also for those that only see it leave") {
+TEST_CASE("a loss that one rank found is the cause also for those that only see it leave") {
   Pair pair;
-  pair.one.channel.tell_cut(kBeyond);
+  pair.one.channel.tell_far_loss(kBeyond);
   pair.one.channel.close();
-  CHECK(pair.other.polled() == Lines{"cut off from 7", "gone 0"});
-  CHECK(pair.other.watched(1) == Lines{"watch: cut off from 7"});
+  CHECK(pair.other.polled() == Lines{"0 lost 7", "gone 0"});
+  CHECK(pair.other.watched(2) == Lines{"watch: 0 lost 7", "watch: gone 0"});
 }
 
-TEST_CASE("a cut is told once, and the first is kept") {
+TEST_CASE("the loss of a rank is told once, to all, and the first is kept") {
   Pair pair;
-  pair.one.channel.tell_cut(kBeyond);
-  CHECK(pair.other.polled() == Lines{"cut off from 7"});
-  pair.one.channel.tell_cut(kBeyond + 1);
+  pair.one.channel.tell_far_loss(kBeyond);
+  pair.other.channel.tell_far_loss({kBeyond.rank, Loss::kDied, 1});
+  CHECK(pair.other.polled() == Lines{"0 lost 7"});
+  CHECK(pair.one.polled() == Lines{"0 lost 7"});
+  pair.one.channel.tell_far_loss({8, Loss::kLeft, 1});
+  CHECK(pair.other.polled() == Lines{"1 lost 8"});
   CHECK(pair.other.polled().empty());
-  CHECK(pair.one.polled().empty());
 }
 
 }  // namespace
