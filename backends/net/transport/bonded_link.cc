@@ -216,8 +216,10 @@ Status BondedLink::on_header() {
 Status BondedLink::on_chunk() {
   const ChunkHeader& header = chunks_->incoming();
   if (!is_numbered(header.kind)) return {};
-  if (header.kind == ChunkKind::kGoodbye) acknowledge_now_ = true;
-  return receives_.end(header, chunks_->held());
+  const Status ended = receives_.end(header, chunks_->held());
+  // Another connection may have brought the goodbye before this chunk.
+  if (receives_.peer_left()) acknowledge_now_ = true;
+  return ended;
 }
 
 bool BondedLink::has_unread() const noexcept {

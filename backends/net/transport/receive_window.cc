@@ -55,6 +55,7 @@ Status ReceiveWindow::end(const ChunkHeader& header, std::span<const std::byte> 
     deliver(header);
   }
   note(header.sequence);
+  count_delivered();
   return {};
 }
 
@@ -79,7 +80,7 @@ void ReceiveWindow::deliver(const ChunkHeader& header) {
   Incoming& receive = receive_of(header);
   receive.begun = true;
   receive.missing -= std::min<std::size_t>(receive.missing, header.length);
-  delivered_cost_ += header.length + kChunkCost;
+  uncounted_[header.sequence] = header.length + kChunkCost;
   while (!receives_.empty() && receives_.front().begun && receives_.front().missing == 0) {
     receives_.pop_front();
     ++done_;
@@ -97,6 +98,15 @@ void ReceiveWindow::take_early() {
         early.bytes.begin(), early.bytes.end(),
         receive_of(early.header).data.begin() + static_cast<std::ptrdiff_t>(early.header.offset));
     deliver(early.header);
+  }
+  count_delivered();
+}
+
+/// The peer's window gets free in order. So a chunk counts once all before it are delivered.
+void ReceiveWindow::count_delivered() {
+  while (!uncounted_.empty() && uncounted_.begin()->first < delivered_below()) {
+    delivered_cost_ += uncounted_.begin()->second;
+    uncounted_.erase(uncounted_.begin());
   }
 }
 

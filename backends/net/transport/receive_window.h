@@ -41,7 +41,7 @@ class ReceiveWindow {
   /// All chunks below this number have arrived; below that one they are in posted receives.
   [[nodiscard]] std::uint64_t received_below() const noexcept { return received_; }
   [[nodiscard]] std::uint64_t delivered_below() const noexcept;
-  /// The cost, in the peer's window, of all chunks that are in posted receives.
+  /// The cost, in the peer's window, of all chunks below delivered_below().
   [[nodiscard]] std::uint64_t delivered_cost() const noexcept { return delivered_cost_; }
   /// True once the peer has left and all that it sent has arrived.
   [[nodiscard]] bool peer_left() const noexcept { return goodbye_ < received_; }
@@ -67,6 +67,7 @@ class ReceiveWindow {
   void note(std::uint64_t sequence);
   void deliver(const ChunkHeader& header);
   void take_early();
+  void count_delivered();
 
   const std::size_t capacity_;
   std::deque<Incoming> receives_;  // not done; the first has the number done_
@@ -76,6 +77,7 @@ class ReceiveWindow {
   std::set<std::uint64_t> beyond_;  // arrived, above a number that has not
   std::map<std::uint64_t, Early> early_;
   std::size_t early_bytes_ = 0;
+  std::map<std::uint64_t, std::uint64_t> uncounted_;  // cost of each, delivered beyond the others
   std::uint64_t delivered_cost_ = 0;
   std::uint64_t goodbye_ = ~std::uint64_t{0};  // its number
   Status wrong_length_;

@@ -131,6 +131,25 @@ TEST_CASE("of several lanes, one that is lost gives its own chunks to the others
   CHECK_FALSE(sender.has_waiting());
 }
 
+TEST_CASE("chunks beyond a late one cost the peer's window until it is there") {
+  SendWindow sender(kWindow, 10);
+  ReceiveWindow receiver(kWindow);
+  const auto data = make_frame(0, 1, 30);
+  std::vector<std::byte> in(data.size());
+  sender.post(data);
+  receiver.post(in);
+  std::vector<Sent> sent;
+  while (const auto chunk = sender.take()) sent.push_back(copy_of(*chunk));
+  REQUIRE(sent.size() == 3);
+  CHECK(arrive(receiver, sent[1]).ok());
+  CHECK(arrive(receiver, sent[2]).ok());
+  CHECK(receiver.delivered_below() == 0);
+  CHECK(receiver.delivered_cost() == 0);
+  CHECK(arrive(receiver, sent[0]).ok());
+  CHECK(receiver.delivered_below() == 3);
+  CHECK(receiver.delivered_cost() == 3 * (10 + kChunkCost));
+}
+
 TEST_CASE("chunks that cannot be are refused") {
   ReceiveWindow receiver(kWindow);
   std::vector<std::byte> data(10);
