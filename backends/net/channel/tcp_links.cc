@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "backends/net/channel/link_items.h"
 #include "backends/net/channel/link_peers.h"
 #include "backends/net/channel/tcp_link.h"
 #include "core/base/os/file_descriptor.h"
@@ -26,13 +27,6 @@ namespace {
 constexpr std::chrono::seconds kMendLimit{1};
 constexpr std::chrono::seconds kGoodbyeLimit{1};
 constexpr Duration kForeverSilent = Duration::max();
-
-/// One thing that poll() delivers.
-struct Item {
-  int from = -1;
-  std::vector<std::byte> frame;
-  std::optional<LostRank> lost;  // instead of a frame
-};
 
 std::optional<LostRank> decode_lost(std::span<const std::byte> bytes, const Topology& topology) {
   const auto read = decode_wire<LostRank>(bytes, "loss");
@@ -51,9 +45,9 @@ class TcpLinks::Impl {
   void send(int to, std::span<const std::byte> frame) RONDE_EXCLUDES(mutex_);
   void pass_on(const LostRank& lost) RONDE_EXCLUDES(mutex_);
   bool is_linked(int rank) RONDE_EXCLUDES(mutex_);
-  bool deliver(const LinkEvents& events) RONDE_EXCLUDES(mutex_);
+  bool deliver(const LinkEvents& events) { return items_.deliver(events); }
   void close() noexcept RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] const std::atomic<bool>& arrived() const noexcept { return arrived_; }
+  [[nodiscard]] const std::atomic<bool>& arrived() const noexcept { return items_.arrived(); }
   [[nodiscard]] pid_t process() const noexcept { return process_; }
 
  private:
@@ -69,7 +63,6 @@ class TcpLinks::Impl {
   void lose(int rank, Loss how) RONDE_EXCLUDES(mutex_);
   bool spread(const LostRank& lost, const TcpLink* from) RONDE_REQUIRES(mutex_);
   void report(const LostRank& lost) RONDE_EXCLUDES(mutex_);
-  void put(Item item) RONDE_EXCLUDES(mutex_);
   void mend_tree() RONDE_EXCLUDES(mutex_);
   [[nodiscard]] std::optional<Status> connected() RONDE_EXCLUDES(mutex_);
   [[nodiscard]] Status not_connected(Code code, const std::string& ranks, int first) const;
@@ -92,7 +85,7 @@ class TcpLinks::Impl {
   const FileDescriptor changed_ = make_event();  // for connect()
   ConnectionManager::ServiceId service_ = 0;
   asio::io_context io_{1};
-  std::atomic<bool> arrived_{false};
+  LinkItems items_;
   std::atomic<bool> members_changed_{false};
   // I/O thread only.
   asio::steady_timer timer_{io_};
@@ -103,7 +96,6 @@ class TcpLinks::Impl {
   Mutex mutex_;
   CondVar links_changed_;
   LinkPeers peers_ RONDE_GUARDED_BY(mutex_);
-  std::vector<Item> items_ RONDE_GUARDED_BY(mutex_);
   bool connecting_ RONDE_GUARDED_BY(mutex_) = true;
   Status failure_ RONDE_GUARDED_BY(mutex_);  // of connecting
   bool closed_ = false;                      // the closing thread
@@ -127,6 +119,7 @@ TcpLinks::Impl::Impl(const Topology& topology, LinkArgs args, LossLimits limits,
     const SignalsBlocked blocked;
     thread_ = std::thread([this] { run(); });
   }
+  const MutexLock lock(mutex_);  // of the thread, which may dial
   service_ = args_.manager->add(
       {.party = args_.party,
        .on_link =
@@ -223,7 +216,7 @@ void TcpLinks::Impl::on_begin(TcpLink& link) {
 void TcpLinks::Impl::on_message(TcpLink& from, LinkMessage kind, std::span<const std::byte> bytes) {
   switch (kind) {
     case LinkMessage::kFrame:
-      put({.from = from.rank(), .frame = {bytes.begin(), bytes.end()}, .lost = {}});
+      items_.put({.from = from.rank(), .frame = {bytes.begin(), bytes.end()}, .lost = {}});
       return hooks_.frame_arrived();
     case LinkMessage::kLost:
       if (const auto lost = decode_lost(bytes, topology_)) learn(*lost, &from);
@@ -251,7 +244,7 @@ void TcpLinks::Impl::on_end(TcpLink& link, Loss how) {
   if (!lost) return;
   if (known) return report(*lost);
   if (is_news) return lose(lost->rank, lost->how);
-  put({.from = lost->rank, .frame = {}, .lost = lost});
+  items_.put({.from = lost->rank, .frame = {}, .lost = lost});
   hooks_.frame_arrived();
 }
 
@@ -302,17 +295,8 @@ bool TcpLinks::Impl::spread(const LostRank& lost, const TcpLink* from) {
 }
 
 void TcpLinks::Impl::report(const LostRank& lost) {
-  put({.from = lost.rank, .frame = {}, .lost = lost});
+  items_.put({.from = lost.rank, .frame = {}, .lost = lost});
   hooks_.rank_lost(lost);
-}
-
-void TcpLinks::Impl::put(Item item) {
-  {
-    const MutexLock lock(mutex_);
-    items_.push_back(std::move(item));
-  }
-  // Sequentially consistent: comes before the hook reads which thread to wake.
-  arrived_.store(true, std::memory_order_seq_cst);
 }
 
 /// Dials those that are to be watched now and have no link.
@@ -357,23 +341,6 @@ void TcpLinks::Impl::look_at(std::size_t index, TcpLink& link) {
 bool TcpLinks::Impl::is_linked(int rank) {
   const MutexLock lock(mutex_);
   return peers_.is_open(rank);
-}
-
-bool TcpLinks::Impl::deliver(const LinkEvents& events) {
-  arrived_.store(false, std::memory_order_seq_cst);
-  std::vector<Item> items;
-  {
-    const MutexLock lock(mutex_);
-    items.swap(items_);
-  }
-  for (const Item& item : items) {
-    if (item.lost) {
-      events.on_lost(*item.lost);
-    } else {
-      events.on_frame(item.from, item.frame);
-    }
-  }
-  return !items.empty();
 }
 
 /// Ends waits for changes of links.
