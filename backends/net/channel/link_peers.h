@@ -15,6 +15,10 @@
 
 namespace ronde::net {
 
+/// The ranks of other hosts that this rank watches, and that watch it: its place in the tree of
+/// core/protocol/tree.h over all ranks but `absent`. Empty if it leads no host. Ascending.
+std::vector<int> watched_ranks(const Topology& topology, const std::set<int>& absent);
+
 /// The part of the links that end now, as this rank leaves.
 enum class Leaving : std::uint8_t { kNo, kUnwatched, kAll };
 

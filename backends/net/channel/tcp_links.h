@@ -1,5 +1,5 @@
 // Frames between ranks of different hosts, over authenticated TCP connections. At the start, the
-// leaders of hosts are linked along a tree (watch_tree.h). Any other link is made when a frame
+// leaders of hosts are linked along a tree (watched_ranks). Any other link is made when a frame
 // first needs it. One thread of the process reads, and writes the bytes that sockets did not take
 // at once.
 //

@@ -1,4 +1,4 @@
-#include "backends/net/channel/watch_tree.h"
+#include "backends/net/channel/link_peers.h"
 
 #include <doctest/doctest.h>
 
