@@ -215,7 +215,10 @@ void ConnectionManager::Impl::tend_readable() {
   std::array<epoll_event, 64> events{};
   const int count = ::epoll_wait(idle_.get(), events.data(), static_cast<int>(events.size()), 0);
   std::vector<ServiceId> ids;
-  for (int i = 0; i < count; ++i) ids.push_back(events[static_cast<std::size_t>(i)].data.u64);
+  for (int i = 0; i < count; ++i) {
+    const ServiceId id = events[static_cast<std::size_t>(i)].data.u64;  // a packed structure's
+    ids.push_back(id);
+  }
   std::ranges::sort(ids);
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   for (const ServiceId id : ids) tend(id);
