@@ -76,7 +76,7 @@ bool LinkPeers::learn(const LostRank& lost, const TcpLink* from) {
   Peer& peer = peers_[lost.rank];
   peer.waiting.clear();
   peer.held = !breaks(lost.how) && peer.open > 0;
-  if (breaks(lost.how)) mending_ = true;
+  if (breaks(lost.how)) broken_ = mending_ = true;
   return true;
 }
 
@@ -110,7 +110,7 @@ std::set<int> LinkPeers::unlinked() const {
 bool LinkPeers::all_ended() const {
   return std::ranges::all_of(peers_, [this](const auto& entry) {
     const Peer& peer = entry.second;
-    return !ends_now(peer) || (peer.open == 0 && peer.waiting.empty());
+    return !ends_now(peer) || (peer.open == 0 && (broken_ || peer.waiting.empty()));
   });
 }
 

@@ -91,6 +91,7 @@ class LinkPeers {
   std::map<int, Peer> peers_;
   std::map<int, LostRank> lost_;
   bool mending_ = false;  // after a death, until mend()
+  bool broken_ = false;   // after a death: frames that wait for a link need not be sent
   Leaving leaving_ = Leaving::kNo;
 };
 
