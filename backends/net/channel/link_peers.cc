@@ -23,6 +23,12 @@ std::vector<int> watched_ranks(const Topology& topology, const std::set<int>& ab
   return ranks;
 }
 
+std::optional<LostRank> read_loss(std::span<const std::byte> bytes, const Topology& topology) {
+  const auto read = decode_wire<LostRank>(bytes, "loss");
+  if (!read.ok() || read->rank < 0 || read->rank >= topology.size()) return std::nullopt;
+  return read->how <= Loss::kFrozen ? std::optional(*read) : std::nullopt;
+}
+
 LinkPeers::LinkPeers(const Topology& topology) : topology_(topology) {
   for (const int rank : watched_ranks(topology, {})) watch(rank);
 }

@@ -19,6 +19,9 @@ namespace ronde::net {
 /// core/protocol/tree.h over all ranks but `absent`. Empty if it leads no host. Ascending.
 std::vector<int> watched_ranks(const Topology& topology, const std::set<int>& absent);
 
+/// Reads the news of a loss; nothing where it makes no sense.
+std::optional<LostRank> read_loss(std::span<const std::byte> bytes, const Topology& topology);
+
 /// The part of the links that end now, as this rank leaves.
 enum class Leaving : std::uint8_t { kNo, kUnwatched, kAll };
 

@@ -19,20 +19,12 @@
 #include "backends/net/channel/tcp_link.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/thread_name.h"
-#include "core/base/wire_codec.h"
 
 namespace ronde::net {
 namespace {
 
 constexpr std::chrono::seconds kMendLimit{1};
 constexpr std::chrono::seconds kGoodbyeLimit{1};
-constexpr Duration kForeverSilent = Duration::max();
-
-std::optional<LostRank> decode_lost(std::span<const std::byte> bytes, const Topology& topology) {
-  const auto read = decode_wire<LostRank>(bytes, "loss");
-  if (!read.ok() || read->rank < 0 || read->rank >= topology.size()) return std::nullopt;
-  return read->how <= Loss::kFrozen ? std::optional(*read) : std::nullopt;
-}
 
 }  // namespace
 
@@ -44,7 +36,10 @@ class TcpLinks::Impl {
   Status connect(const WaitLimit& limit) RONDE_EXCLUDES(mutex_);
   void send(int to, std::span<const std::byte> frame) RONDE_EXCLUDES(mutex_);
   void pass_on(const LostRank& lost) RONDE_EXCLUDES(mutex_);
-  bool is_linked(int rank) RONDE_EXCLUDES(mutex_);
+  bool is_linked(int rank) RONDE_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return peers_.is_open(rank);
+  }
   bool deliver(const LinkEvents& events) { return items_.deliver(events); }
   void close() noexcept RONDE_EXCLUDES(mutex_);
   [[nodiscard]] const std::atomic<bool>& arrived() const noexcept { return items_.arrived(); }
@@ -219,7 +214,7 @@ void TcpLinks::Impl::on_message(TcpLink& from, LinkMessage kind, std::span<const
       items_.put({.from = from.rank(), .frame = {bytes.begin(), bytes.end()}, .lost = {}});
       return hooks_.frame_arrived();
     case LinkMessage::kLost:
-      if (const auto lost = decode_lost(bytes, topology_)) learn(*lost, &from);
+      if (const auto lost = read_loss(bytes, topology_)) learn(*lost, &from);
       return;
     case LinkMessage::kHeartbeat: {
       const MutexLock lock(mutex_);
@@ -316,9 +311,8 @@ void TcpLinks::Impl::arm_timer() {
 
 void TcpLinks::Impl::on_timer() {
   if (members_changed_.load()) mend_tree();
-  const TimePoint time = now();
-  silent_.look(time);
-  unreachable_.look(time);
+  silent_.look(now());
+  unreachable_.look(now());
   for (std::size_t index = 0; index < links_.size(); ++index) {
     TcpLink& link = *links_[index];
     if (link.begun() && !link.ended()) look_at(index, link);
@@ -327,7 +321,7 @@ void TcpLinks::Impl::on_timer() {
 }
 
 void TcpLinks::Impl::look_at(std::size_t index, TcpLink& link) {
-  if (unreachable_.sign(index, link.acknowledged(), kForeverSilent) == Silence::kGivenUp) {
+  if (unreachable_.sign(index, link.acknowledged(), Duration::max()) == Silence::kGivenUp) {
     return link.end(Loss::kUnreachable);
   }
   if (!is_watched(link.rank())) return;
@@ -336,11 +330,6 @@ void TcpLinks::Impl::look_at(std::size_t index, TcpLink& link) {
   if (what == Silence::kSuspected) hooks_.rank_silent(link.rank(), what, silent_.silence(index));
   if (what == Silence::kBack) hooks_.rank_silent(link.rank(), what, silent_.silence_before(index));
   link.send(LinkMessage::kHeartbeat, {});
-}
-
-bool TcpLinks::Impl::is_linked(int rank) {
-  const MutexLock lock(mutex_);
-  return peers_.is_open(rank);
 }
 
 /// Ends waits for changes of links.

@@ -7,6 +7,9 @@
 
 namespace ronde::net {
 
+/// A sleep in poll() lasts at most so long; then its token is looked at.
+inline constexpr int kSleepSliceMs = 50;
+
 /// Makes `wake` readable when the token aborts, as long as this lives.
 class AbortListening {
  public:

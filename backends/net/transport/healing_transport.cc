@@ -14,7 +14,6 @@
 namespace ronde::net {
 namespace {
 
-constexpr int kNapMs = 50;
 constexpr std::chrono::milliseconds kLookInterval{100};
 // The thread looks again after this time whether callers still drive. It costs them no wake-up.
 constexpr std::chrono::milliseconds kHandOver{10};
@@ -39,7 +38,7 @@ Result<std::unique_ptr<HealingTransport>> HealingTransport::create(HealingTransp
 HealingTransport::HealingTransport(HealingTransportArgs args, FileDescriptor wake,
                                    FileDescriptor thread_wake)
     : args_(std::move(args)),
-      reports_(args_.members, args_.cards, args_.limit, args_.needs_all_cards),
+      reports_(args_.members, args_.cards, args_.observers, args_.limit, args_.needs_all_cards),
       mailbox_(std::move(wake)),
       thread_wake_(std::move(thread_wake)),
       peers_(static_cast<std::size_t>(args_.members.size())) {
@@ -52,15 +51,12 @@ HealingTransport::HealingTransport(HealingTransportArgs args, FileDescriptor wak
 void HealingTransport::add_service(std::size_t card) {
   Party party = args_.party;
   if (card > 0) party.context += fmt::format("\ncard {}", card);
-  services_.push_back(args_.manager->add({.party = std::move(party),
-                                          .on_link =
-                                              [this, card](Link link) {
-                                                mailbox_.put({card, std::move(link)});
-                                              },
-                                          .on_failure =
-                                              [this, card](int rank, const Status& why) {
-                                                mailbox_.put(Mailbox::Failure{card, rank, why});
-                                              }}));
+  auto on_link = [this, card](Link link) { mailbox_.put({card, std::move(link)}); };
+  auto on_failure = [this, card](int rank, const Status& why) {
+    mailbox_.put(Mailbox::Failure{card, rank, why});
+  };
+  services_.push_back(
+      args_.manager->add({std::move(party), std::move(on_link), std::move(on_failure)}));
 }
 
 HealingTransport::~HealingTransport() {
@@ -142,10 +138,8 @@ Result<TransferId> HealingTransport::send(int to, std::span<const std::byte> dat
   if (broken_.ok()) broken_ = connect(with);
   bool moved = false;
   std::size_t card = 0;
-  if (broken_.ok()) {
-    const Status sent = with.link.progress_sends(moved, card);
-    broken_ = reports_.judge(to, card, sent);
-  }
+  const Status sent = broken_.ok() ? with.link.progress_sends(moved, card) : broken_;
+  if (broken_.ok()) broken_ = reports_.judge(to, card, sent);
   return id;
 }
 
@@ -175,7 +169,7 @@ Status HealingTransport::wait(TransferId id, const AbortToken& abort) {
       if (broken_.ok()) broken_ = abort.status();
     } else if (!nap.ready) {
       const AbortListening listening(mailbox_.wake(), abort);
-      sleep(nap, kNapMs, woken);
+      sleep(nap, kSleepSliceMs, woken);
     }
   }
 }
@@ -238,9 +232,7 @@ Status HealingTransport::progress(bool& moved) {
 Status HealingTransport::look() {
   looked_ = now();
   for (Peer* each : used_) {
-    for (std::size_t card = 0; card < args_.cards.size(); ++card) {
-      each->link.lane(card).look(looked_);
-    }
+    each->link.look(looked_);
     report_outages(*each);
     RONDE_RETURN_IF_ERROR(check(*each));
     RONDE_RETURN_IF_ERROR(connect(*each));
@@ -293,8 +285,7 @@ Status HealingTransport::check_outage(const Peer& with, std::size_t card) const 
   if (!outage) return {};
   // Transfers that end meanwhile prove nothing where all cards are needed.
   const TimePoint posted = args_.needs_all_cards ? TimePoint() : with.link.posted_since();
-  const TimePoint since = std::max(outage->began, posted);
-  if (now() < since + args_.limit) return {};
+  if (now() < std::max(outage->began, posted) + args_.limit) return {};
   return reports_.cut_off(with.rank, card, *outage);
 }
 
@@ -306,7 +297,7 @@ void HealingTransport::report_outages(Peer& with) {
     if (lasts && !args_.needs_all_cards && with.link.works()) leave_out(with, card, outage->reason);
     if (lane.works()) with.left_out.reset(card);
     for (const LinkOutage& ended : lane.take_ended_outages()) {
-      report(with.rank, card, ended);
+      reports_.report_outage(with.rank, card, ended);
     }
   }
 }
@@ -317,37 +308,21 @@ void HealingTransport::leave_out(Peer& with, std::size_t card, const std::string
   with.left_out.set(card);
 }
 
-void HealingTransport::report(int rank, std::size_t card, const LinkOutage& outage) const {
-  reports_.warn_of_outage(rank, card, outage);
-  const Duration lasted = outage.ended - outage.began;
-  const ConnectionObservers& observers = args_.observers;
-  if (observers.counts) {
-    observers.counts->healed.fetch_add(1);
-    observers.counts->outage_ns.fetch_add(static_cast<std::uint64_t>(to_ns(lasted)));
-  }
-  if (observers.on_healed) {
-    observers.on_healed(args_.members.who(rank).rank, {to_ns(outage.began), to_ns(outage.ended)});
-  }
-}
-
 HealingTransport::Nap HealingTransport::nap() const {
   Nap nap{.entries = {{mailbox_.wake(), POLLIN, 0}}};
   const auto add = [&](int fd, int events) {
     nap.entries.push_back({fd, static_cast<short>(events), 0});
   };
   for (const Peer* each : used_) {
-    for (std::size_t card = 0; card < args_.cards.size(); ++card) {
-      const BondedLink& lane = each->link.lane(card);
-      nap.ready = nap.ready || lane.has_unread();
-      nap.needs_looks = nap.needs_looks || lane.needs_looks();
-      lane.for_each_wait(add);
-    }
+    nap.ready = nap.ready || each->link.has_unread();
+    nap.needs_looks = nap.needs_looks || each->link.needs_looks();
+    each->link.for_each_wait(add);
   }
   return nap;
 }
 
-void HealingTransport::sleep(Nap& nap, int limit_ms, bool& woken) {
-  ::poll(nap.entries.data(), nap.entries.size(), limit_ms);
+void HealingTransport::sleep(Nap& nap, std::int64_t limit_ms, bool& woken) {
+  ::poll(nap.entries.data(), nap.entries.size(), static_cast<int>(limit_ms));
   woken = nap.entries.front().revents != 0;
 }
 
@@ -358,8 +333,7 @@ void HealingTransport::run() noexcept {
   bool woken = false;
   Nap nap;
   while (drive(nap, woken)) {
-    if (!nap.ready)
-      sleep(nap, nap.needs_looks ? static_cast<int>(kLookInterval.count()) : -1, woken);
+    if (!nap.ready) sleep(nap, nap.needs_looks ? kLookInterval.count() : -1, woken);
   }
   withdraw();
 }
@@ -416,15 +390,11 @@ void HealingTransport::say_goodbye() {
   turn_->notify_all();
   notify_event(thread_wake_.get());
   const TimePoint deadline = now() + args_.limit;
-  while (broken_.ok() && now() < deadline && !all_confirmed()) {
+  const auto confirmed = [](const Peer* each) { return each->ended || each->link.may_end(); };
+  while (broken_.ok() && now() < deadline && !std::ranges::all_of(used_, confirmed)) {
     if (args_.abort && args_.abort->aborted()) return;
     turn_->wait_until(mutex_, now() + kLookInterval);
   }
-}
-
-bool HealingTransport::all_confirmed() const {
-  return std::ranges::all_of(used_,
-                             [](const Peer* each) { return each->ended || each->link.may_end(); });
 }
 
 }  // namespace ronde::net

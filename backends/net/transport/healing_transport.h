@@ -100,13 +100,12 @@ class HealingTransport final : public Transport {
   Status check_outage(const Peer& with, std::size_t card) const RONDE_REQUIRES(mutex_);
   void report_outages(Peer& with) RONDE_REQUIRES(mutex_);
   void leave_out(Peer& with, std::size_t card, const std::string& reason) RONDE_REQUIRES(mutex_);
-  void report(int rank, std::size_t card, const LinkOutage& outage) const;
   [[nodiscard]] Nap nap() const RONDE_REQUIRES(mutex_);
 
   /// Ok: it is done. Nothing: sleep first.
   std::optional<Status> try_to_finish(TransferId id, Nap& nap_for) RONDE_EXCLUDES(mutex_);
   Status verdict(const Status& error, const AbortToken& abort) RONDE_EXCLUDES(mutex_);
-  static void sleep(Nap& nap, int limit_ms, bool& woken);
+  static void sleep(Nap& nap, std::int64_t limit_ms, bool& woken);
   void note_call() RONDE_REQUIRES(mutex_);
   void stop_waiting() RONDE_REQUIRES(mutex_);
 
@@ -115,7 +114,6 @@ class HealingTransport final : public Transport {
   bool stay_away() RONDE_REQUIRES(mutex_);
   void withdraw() RONDE_EXCLUDES(mutex_);
   void say_goodbye() RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] bool all_confirmed() const RONDE_REQUIRES(mutex_);
   void stop_thread() RONDE_EXCLUDES(mutex_);
 
   const HealingTransportArgs args_;

@@ -1,4 +1,4 @@
-// The errors and warnings about connections with the peers of a group.
+// The errors, warnings and counts about connections with the peers of a group.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,7 @@
 #include "backends/net/transport/members.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
+#include "core/ports/connection_counts.h"
 
 namespace ronde::net {
 
@@ -18,9 +19,11 @@ namespace ronde::net {
 class LinkReports {
  public:
   /// `cards`: their names. `limit`: how long an outage may last, of each card or of all.
-  LinkReports(Members members, std::vector<std::string> cards, Duration limit, bool of_each)
+  LinkReports(Members members, std::vector<std::string> cards, ConnectionObservers observers,
+              Duration limit, bool of_each)
       : members_(std::move(members)),
         cards_(std::move(cards)),
+        observers_(std::move(observers)),
         limit_(limit),
         setting_(of_each ? "RONDE_LINK_TIMEOUT_MS; RONDE_RECONNECT_SECONDS lets other cards go on"
                          : "RONDE_RECONNECT_SECONDS") {}
@@ -32,8 +35,8 @@ class LinkReports {
   /// The error of a dial that has ended without a connection.
   [[nodiscard]] Status not_connected(int rank, std::size_t card, const Status& why) const;
 
-  /// Warns of an outage that has ended.
-  void warn_of_outage(int rank, std::size_t card, const LinkOutage& outage) const;
+  /// Warns of an outage that has ended, counts it and tells the observers.
+  void report_outage(int rank, std::size_t card, const LinkOutage& outage) const;
   /// Warns of a card whose share the others carry.
   void warn_of_card(int rank, std::size_t card, std::string_view reason) const;
 
@@ -43,6 +46,7 @@ class LinkReports {
 
   const Members members_;
   const std::vector<std::string> cards_;
+  const ConnectionObservers observers_;
   const Duration limit_;
   const std::string setting_;
 };

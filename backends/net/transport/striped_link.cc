@@ -52,6 +52,18 @@ bool StripedLink::works() const noexcept {
   return std::ranges::any_of(lanes_, [](const auto& lane) { return lane->works(); });
 }
 
+void StripedLink::look(TimePoint time) {
+  for (const auto& lane : lanes_) lane->look(time);
+}
+
+bool StripedLink::has_unread() const noexcept {
+  return std::ranges::any_of(lanes_, [](const auto& lane) { return lane->has_unread(); });
+}
+
+bool StripedLink::needs_looks() const noexcept {
+  return std::ranges::any_of(lanes_, [](const auto& lane) { return lane->needs_looks(); });
+}
+
 Status StripedLink::progress(bool& moved, std::size_t& failed) {
   for (failed = 0; failed < lanes_.size(); ++failed) {
     RONDE_RETURN_IF_ERROR(lanes_[failed]->progress(moved));

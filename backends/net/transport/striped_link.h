@@ -63,6 +63,15 @@ class StripedLink {
   /// The sending half of it alone.
   Status progress_sends(bool& moved, std::size_t& failed);
 
+  /// As those of BondedLink, for all lanes.
+  void look(TimePoint time);
+  [[nodiscard]] bool has_unread() const noexcept;
+  [[nodiscard]] bool needs_looks() const noexcept;
+  template <typename Add>
+  void for_each_wait(Add add) const {
+    for (const auto& lane : lanes_) lane->for_each_wait(add);
+  }
+
  private:
   [[nodiscard]] bool is_refused() const noexcept;
 

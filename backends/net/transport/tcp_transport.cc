@@ -15,7 +15,6 @@
 namespace ronde::net {
 namespace {
 
-constexpr int kSleepSliceMs = 50;
 // A peer that has not dialed for so long may have left the group. A connection to it then shows it.
 constexpr std::chrono::seconds kLate{1};
 // A word that the peer sent before the last message arrived comes within a round trip.

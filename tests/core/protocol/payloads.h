@@ -32,7 +32,7 @@ inline std::vector<std::byte> bytes_of_floats(const std::vector<float>& values) 
   return bytes;
 }
 
-/// What `rank` brings to a request of float32 if all its elements are `value`.
+/// Makes the payload of `rank` for a request of float32. All its elements are `value`.
 inline InlinePayload payload_of(const Request& request, int rank, float value) {
   InlinePayload payload{.whole = true, .ranks = {}, .bytes = {}};
   if (!puts_payload_in(request, rank)) return payload;

@@ -10,6 +10,7 @@
 
 #include "tests/backends/net/channel_peer.h"
 #include "tests/backends/net/transport/relay.h"
+#include "tests/backends/net/transport/relayed_pair.h"
 #include "tests/backends/net/transport/tcp_ranks.h"
 #include "tests/support/run_ranks.h"
 
@@ -19,28 +20,14 @@ namespace {
 constexpr std::size_t kTotal = 40'000'000;
 
 /// Two ranks. Rank 1 dials, so all their data passes the relays.
-struct Cards {
+struct Cards : RelayedPair {
   explicit Cards(Wires wires, TcpRankOptions the_options = {})
-      : options(the_options), listeners(wires, 2) {
+      : RelayedPair(wires, std::move(the_options)) {
     for (std::size_t card = 0; card < relays.size(); ++card) {
       relays[card].emplace(listeners.addresses()[0][card]);
       listeners.put_address(0, relays[card]->address(), card);
     }
   }
-
-  /// Calls `body` in the thread of each rank.
-  void run(const std::function<void(Transport&, AbortToken&)>& body) {
-    test::run_ranks(2, [&](int rank) {
-      const auto backend = tcp_backend(listeners, rank, options);
-      const auto group = backend->open(job.group(rank), *job.exchange(rank)).value();
-      body(*group->transport(), job.abort());
-    });
-  }
-
-  TcpRankOptions options;
-  test::LocalJob job{2, {0, 1}};
-  Listeners listeners;
-  std::array<std::optional<Relay>, 2> relays;
 };
 
 /// Ok if the other rank's frame arrived as it was. The sent bytes are overwritten at once.

@@ -16,6 +16,7 @@
 
 #include "tests/backends/net/channel_peer.h"
 #include "tests/backends/net/transport/relay.h"
+#include "tests/backends/net/transport/relayed_pair.h"
 #include "tests/backends/net/transport/tcp_ranks.h"
 #include "tests/support/run_ranks.h"
 
@@ -27,9 +28,9 @@ using std::chrono::milliseconds;
 constexpr Wires kHealingWires[] = {Wires::kHealing, Wires::kHealingSealed};
 
 /// Two ranks, and a relay before each.
-struct Cuttable {
+struct Cuttable : RelayedPair {
   explicit Cuttable(Wires wires, TcpRankOptions the_options = {})
-      : options(the_options), listeners(wires, 2) {
+      : RelayedPair(wires, std::move(the_options)) {
     for (std::size_t rank = 0; rank < 2; ++rank) {
       relays[rank].emplace(listeners.addresses()[rank].front());
       listeners.put_address(static_cast<int>(rank), relays[rank]->address());
@@ -43,20 +44,6 @@ struct Cuttable {
   void set_down(bool on) {
     for (auto& each : relays) each->set_down(on);
   }
-
-  /// Calls `body` in the thread of each rank.
-  void run(const std::function<void(Transport&, AbortToken&)>& body) {
-    test::run_ranks(2, [&](int rank) {
-      const auto backend = tcp_backend(listeners, rank, options);
-      const auto group = backend->open(job.group(rank), *job.exchange(rank)).value();
-      body(*group->transport(), job.abort());
-    });
-  }
-
-  TcpRankOptions options;
-  test::LocalJob job{2, {0, 1}};
-  Listeners listeners;
-  std::array<std::optional<Relay>, 2> relays;
 };
 
 Status send_to(Transport& transport, int to, std::span<const std::byte> data, AbortToken& abort) {
