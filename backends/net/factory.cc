@@ -144,7 +144,9 @@ std::unique_ptr<Backend> data_plane(const Config& config, const Party& party, co
 }
 
 LossLimits limits_of(const Config& config) {
-  return {.link = config.link_timeout, .freeze = config.freeze_timeout};
+  return {.link = config.link_timeout,
+          .freeze = config.freeze_timeout,
+          .reconnect = std::chrono::duration_cast<Duration>(config.reconnect_limit)};
 }
 
 /// All together.
@@ -235,7 +237,8 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
   JobChannelArgs args{.topology = topology_of(config.rank, job.roster),
                       .local = nullptr,
                       .limits = limits_of(config),
-                      .abort = options.abort};
+                      .abort = options.abort,
+                      .observers = options.observers};
   RONDE_ASSIGN_OR_RETURN(args.local,
                          connect_local_ranks(config, options, args.topology, job.secret, deadline));
   auto counts = options.observers.counts;

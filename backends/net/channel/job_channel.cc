@@ -55,6 +55,7 @@ JobChannel::JobChannel(JobChannelArgs args)
                    [this](const LostRank& lost) { lose(lost); }},
       limits_(args.limits),
       abort_(std::move(args.abort)),
+      observers_(std::move(args.observers)),
       lost_(static_cast<std::size_t>(topology_.size())) {
   if (args.remote) {
     links_ = std::make_unique<TcpLinks>(topology_, std::move(*args.remote), limits_, link_hooks());
@@ -78,6 +79,10 @@ LinkHooks JobChannel::link_hooks() {
   };
   hooks.rank_silent = [this](int rank, Silence what, Duration silence) {
     on_silence(rank, what, silence);
+  };
+  hooks.link_healed = [this](int rank, const LinkOutage& outage) {
+    report_outage(outage, "the control connection with " + name_of(topology_, rank), rank,
+                  observers_);
   };
   return hooks;
 }
@@ -149,7 +154,11 @@ Status JobChannel::describe(const LostRank& lost) const {
         return fmt::format("was frozen for {:.3g} s and is given up (RONDE_FREEZE_TIMEOUT_SECONDS)",
                            seconds(limits_.freeze));
       case Loss::kUnreachable:
-        break;
+        if (limits_.reconnect == Duration::zero()) break;
+        return fmt::format(
+            "cannot be reached: there was no connection with host {} for {:.3g} s "
+            "(RONDE_RECONNECT_SECONDS)",
+            peer.host_name, seconds(limits_.reconnect));
     }
     return fmt::format("cannot be reached: host {} has acknowledged nothing for {:.3g} s",
                        peer.host_name, seconds(limits_.link));

@@ -11,6 +11,7 @@
 #include "backends/net/channel/host_channel.h"
 #include "backends/net/channel/tcp_links.h"
 #include "core/base/abort.h"
+#include "core/ports/connection_counts.h"
 #include "core/ports/control_channel.h"
 #include "core/ports/topology.h"
 
@@ -23,6 +24,7 @@ struct JobChannelArgs {
   std::optional<LinkArgs> remote{};     ///< The way to other hosts, if there are any.
   LossLimits limits{};                  ///< When silent ranks are given up.
   std::shared_ptr<AbortToken> abort{};  ///< Aborted as soon as a rank is lost; may be null.
+  ConnectionObservers observers{};      ///< Of links that heal.
 };
 
 /// The control channel to all ranks of the job. Threads: as ControlChannel.
@@ -63,6 +65,7 @@ class JobChannel final : public ControlChannel {
   const LinkEvents link_events_;
   const LossLimits limits_;
   const std::shared_ptr<AbortToken> abort_;
+  const ConnectionObservers observers_;
   std::unique_ptr<TcpLinks> links_;  // null where all ranks are on this host
   std::atomic<bool> closed_{false};
   // Polling thread only.

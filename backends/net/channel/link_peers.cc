@@ -29,39 +29,94 @@ std::optional<LostRank> read_loss(std::span<const std::byte> bytes, const Topolo
   return read->how <= Loss::kFrozen ? std::optional(*read) : std::nullopt;
 }
 
-LinkPeers::LinkPeers(const Topology& topology) : topology_(topology) {
+LinkPeers::LinkPeers(const Topology& topology, bool heals) : topology_(topology), heals_(heals) {
   for (const int rank : watched_ranks(topology, {})) watch(rank);
 }
 
 bool LinkPeers::send(int to, std::span<const std::byte> frame) {
-  Peer& peer = peers_[to];
-  if (peer.link != nullptr) {
-    peer.link->send(LinkMessage::kFrame, frame);
-    return true;
+  Peer& peer = this->peer(to);
+  tell_news(peer);
+  peer.session.send(LinkMessage::kFrame, frame);
+  return !peer.session.needs_link();
+}
+
+/// The first messages to a rank.
+void LinkPeers::tell_news(Peer& peer) {
+  if (std::exchange(peer.has_news, true)) return;
+  for (const auto& [rank, lost] : lost_) {
+    peer.session.send(LinkMessage::kLost, encode_wire(lost));
   }
-  peer.waiting.emplace_back(frame.begin(), frame.end());
-  return false;
 }
 
 void LinkPeers::begin(TcpLink& link) {
-  Peer& peer = peers_[link.rank()];
+  Peer& peer = this->peer(link.rank());
   ++peer.open;
   const auto known = lost_.find(link.rank());
   if (known != lost_.end()) peer.held = !breaks(known->second.how);
-  if (peer.link == nullptr) {
-    peer.link = &link;
-    for (const auto& [rank, lost] : lost_) link.send(LinkMessage::kLost, encode_wire(lost));
-    for (const auto& frame : std::exchange(peer.waiting, {})) {
-      link.send(LinkMessage::kFrame, frame);
-    }
-  }
-  if (ends_now(peer)) link.send(farewell(link), {});
+  if (!link.dialed()) return;
+  link.send({LinkMessage::kBegin, peer.session.tell()});
+  if (peer.session.is_fresh()) use(link, 0);
 }
 
-std::optional<LostRank> LinkPeers::end(TcpLink& link, Loss how) {
+/// A rank that dials again has found its other links broken. So the newest accepted one counts.
+void LinkPeers::greet(TcpLink& link, std::uint64_t received) {
+  LinkSession& session = peer(link.rank()).session;
+  if (heals_ && !link.dialed()) link.send({LinkMessage::kBegin, session.tell()});
+  if (session.needs_link() || (heals_ && !link.dialed())) return use(link, received);
+  (void)session.confirm(received);
+  if (session.link() != &link) part_with(link);
+}
+
+void LinkPeers::use(TcpLink& link, std::uint64_t received) {
+  Peer& peer = this->peer(link.rank());
+  tell_news(peer);
+  peer.session.use(link, received);
+  if (peer.outage) {
+    peer.outage->ended = now();
+    ended_outages_.emplace_back(link.rank(), *std::exchange(peer.outage, std::nullopt));
+  }
+  part_with(link);
+}
+
+void LinkPeers::part_with(TcpLink& link) {
+  LinkSession& session = peer(link.rank()).session;
+  if (!ends_now(peer(link.rank()))) return;
+  const bool last = session.link() == &link;
+  const LinkMessage goodbye =
+      leaving_ == Leaving::kAll ? LinkMessage::kGoodbye : LinkMessage::kClose;
+  link.send({last ? goodbye : LinkMessage::kSpare, session.tell()});
+}
+
+void LinkPeers::answer(TcpLink& from) {
+  from.send({LinkMessage::kAnswer, peer(from.rank()).session.tell()});
+}
+
+void LinkPeers::beat(TcpLink& link) {
+  Peer& peer = this->peer(link.rank());
+  if (ends_now(peer) || (!peer.watched && !peer.session.owes())) return;
+  link.send({peer.watched ? LinkMessage::kHeartbeat : LinkMessage::kConfirm, peer.session.tell()});
+}
+
+bool LinkPeers::take(TcpLink& from, std::uint64_t number, std::size_t bytes) {
+  LinkSession& session = peer(from.rank()).session;
+  const bool is_new = session.take(number, bytes);
+  if (session.owes_many()) from.send({LinkMessage::kConfirm, session.tell()});
+  return is_new;
+}
+
+std::optional<LostRank> LinkPeers::end(TcpLink& link, Loss how, TimePoint since) {
   const int rank = link.rank();
-  Peer& peer = peers_[rank];
+  Peer& peer = this->peer(rank);
   --peer.open;
+  peer.session.drop(link);
+  const bool may_heal = heals_ && (how == Loss::kClosed || how == Loss::kUnreachable);
+  if (may_heal && !peer.closing && !is_lost(rank)) {
+    begin_outage(peer, how, since);
+    return std::nullopt;
+  }
+  const bool leaves =
+      link.farewell() == LinkMessage::kClose || link.farewell() == LinkMessage::kGoodbye;
+  if (leaves) give_up(rank);                // it reads nothing any more
   if (ends_now(peer)) return std::nullopt;  // it has answered the goodbye
   if (link.farewell() == LinkMessage::kClose) peer.closing = true;
   const bool spare = link.farewell() == LinkMessage::kSpare && !peer.closing && !peer.held;
@@ -72,15 +127,41 @@ std::optional<LostRank> LinkPeers::end(TcpLink& link, Loss how) {
   return lost_.at(rank);
 }
 
+/// A rank that nobody here watches or lacks needs no link. Others have the news of it.
+void LinkPeers::begin_outage(Peer& peer, Loss how, TimePoint since) {
+  const bool needed = peer.watched || peer.session.has_kept() || ends_now(peer);
+  if (!needed || !peer.session.needs_link() || peer.outage) return;
+  peer.outage = LinkOutage{since, {}, how == Loss::kUnreachable ? "fell silent" : "broke"};
+}
+
+const LinkOutage* LinkPeers::outage(int rank) {
+  const auto& outage = peer(rank).outage;
+  return outage ? &*outage : nullptr;
+}
+
+std::vector<int> LinkPeers::broken() const {
+  std::vector<int> ranks;
+  for (const auto& [rank, peer] : peers_) {
+    if (peer.outage && !peer.dialing) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+void LinkPeers::give_up(int rank) {
+  peer(rank).outage.reset();
+  peer(rank).session.give_up();
+}
+
 bool LinkPeers::learn(const LostRank& lost, const TcpLink* from) {
   if (!lost_.emplace(lost.rank, lost).second) return false;
   const auto bytes = encode_wire(lost);
-  for (const auto& [rank, peer] : peers_) {
-    if (peer.link == nullptr || peer.link == from || rank == lost.rank) continue;
-    peer.link->send(LinkMessage::kLost, bytes);
+  for (auto& [rank, peer] : peers_) {
+    const bool has_it = from != nullptr && from->rank() == rank;
+    if (!peer.has_news || has_it || rank == lost.rank) continue;
+    peer.session.send(LinkMessage::kLost, bytes);
   }
-  Peer& peer = peers_[lost.rank];
-  peer.waiting.clear();
+  Peer& peer = this->peer(lost.rank);
+  give_up(lost.rank);
   peer.held = !breaks(lost.how) && peer.open > 0;
   if (breaks(lost.how)) broken_ = mending_ = true;
   return true;
@@ -93,22 +174,24 @@ std::vector<int> LinkPeers::mend() {
   for (const auto& [rank, lost] : lost_) absent.insert(rank);
   for (const int rank : watched_ranks(topology_, absent)) watch(rank);
   std::vector<int> ranks;
-  for (const int rank : unlinked()) {
-    if (!is_lost(rank)) ranks.push_back(rank);
+  for (const auto& [rank, peer] : peers_) {
+    if (peer.watched && peer.session.needs_link() && !is_lost(rank)) ranks.push_back(rank);
   }
   return ranks;
 }
 
+/// A rank that is gone or about to leave needs no link for that.
 bool LinkPeers::is_mending() const {
-  return mending_ || std::ranges::any_of(peers_, [](const auto& entry) {
-           return entry.second.watched && entry.second.dialing;
+  return mending_ || std::ranges::any_of(peers_, [this](const auto& entry) {
+           const auto& [rank, peer] = entry;
+           return peer.watched && peer.dialing && !peer.closing && !is_lost(rank);
          });
 }
 
 std::set<int> LinkPeers::unlinked() const {
   std::set<int> ranks;
   for (const auto& [rank, peer] : peers_) {
-    if (peer.watched && peer.link == nullptr) ranks.insert(rank);
+    if (peer.watched && peer.session.is_fresh()) ranks.insert(rank);
   }
   return ranks;
 }
@@ -116,7 +199,8 @@ std::set<int> LinkPeers::unlinked() const {
 bool LinkPeers::all_ended() const {
   return std::ranges::all_of(peers_, [this](const auto& entry) {
     const Peer& peer = entry.second;
-    return !ends_now(peer) || (peer.open == 0 && (broken_ || peer.waiting.empty()));
+    const bool lacks = peer.session.has_kept() || peer.outage;
+    return !ends_now(peer) || (peer.open == 0 && (broken_ || !lacks));
   });
 }
 

@@ -18,15 +18,20 @@ struct LinkHeader {
   std::uint32_t length = 0;
   LinkMessage kind{};
   std::array<std::uint8_t, 3> reserved{};  ///< Keeps frames aligned as FlatBuffers wants them.
+  std::uint64_t number = 0;
 
-  static void fields(auto& wire, auto& self) { wire(self.length, self.kind, self.reserved); }
+  static void fields(auto& wire, auto& self) {
+    wire(self.length, self.kind, self.reserved, self.number);
+  }
 };
-constexpr std::size_t kHeaderBytes = 8;
+constexpr std::size_t kHeaderBytes = 16;
 static_assert(sizeof(LinkHeader) == kHeaderBytes);
 
-std::vector<std::byte> encode(LinkMessage kind, std::span<const std::byte> bytes) {
+std::vector<std::byte> encode(const LinkHead& head, std::span<const std::byte> bytes) {
   WireWriter writer(kHeaderBytes + bytes.size());
-  writer(LinkHeader{.length = static_cast<std::uint32_t>(bytes.size()), .kind = kind});
+  writer(LinkHeader{.length = static_cast<std::uint32_t>(bytes.size()),
+                    .kind = head.kind,
+                    .number = head.number});
   writer.raw(bytes);
   return writer.take();
 }
@@ -40,7 +45,7 @@ LinkHeader decode_header(std::span<const std::byte> bytes) {
 
 bool ends_link(LinkMessage kind) {
   return kind == LinkMessage::kGoodbye || kind == LinkMessage::kClose ||
-         kind == LinkMessage::kSpare;
+         kind == LinkMessage::kSpare || kind == LinkMessage::kAnswer;
 }
 
 Loss loss_of(const Status& error) {
@@ -52,9 +57,10 @@ Loss loss_of(const Status& error) {
 
 TcpLink::TcpLink(asio::io_context& io, Link link, const LinkSink& sink)
     : rank_(link.rank),
+      dialed_(link.dialed),
       sink_(sink),
       io_(io),
-      begun_(link.dialed),
+      begun_(dialed_),
       stream_(std::move(link.stream)),
       waiter_(io),
       input_(kReadBytes) {
@@ -76,10 +82,10 @@ std::uint64_t TcpLink::acknowledged() noexcept {
   return acknowledged_;
 }
 
-void TcpLink::send(LinkMessage kind, std::span<const std::byte> bytes) {
+void TcpLink::send(const LinkHead& head, std::span<const std::byte> bytes) {
   const MutexLock lock(mutex_);
   if (closed_) return;
-  queue_.push_back(encode(kind, bytes));
+  queue_.push_back(encode(head, bytes));
   if (flushing_) return;
   if (write_queue()) return;
   flushing_ = true;
@@ -151,13 +157,13 @@ void TcpLink::take_messages() {
   std::size_t needed = kReadBytes;
   while (input_used_ - done >= kHeaderBytes) {
     const auto rest = std::span<const std::byte>(input_).subspan(done, input_used_ - done);
-    const auto [length, kind, reserved] = decode_header(rest);
+    const auto [length, kind, reserved, number] = decode_header(rest);
     if (length > kMaxFrameBytes) return end(Loss::kClosed);
     if (rest.size() < kHeaderBytes + length) {
       needed = std::max(needed, kHeaderBytes + length);
       break;
     }
-    if (!take_message(kind, rest.subspan(kHeaderBytes, length))) return;
+    if (!take_message({kind, number}, rest.subspan(kHeaderBytes, length))) return;
     done += kHeaderBytes + length;
   }
   std::memmove(input_.data(), input_.data() + done, input_used_ - done);
@@ -166,17 +172,16 @@ void TcpLink::take_messages() {
 }
 
 /// False once the link has ended.
-bool TcpLink::take_message(LinkMessage kind, std::span<const std::byte> bytes) {
+bool TcpLink::take_message(const LinkHead& head, std::span<const std::byte> bytes) {
   if (!std::exchange(begun_, true)) sink_.on_begin(*this);
-  if (ends_link(kind)) {
-    farewell_ = kind;
-    return end(Loss::kLeft), false;
-  }
-  sink_.on_message(*this, kind, bytes);
-  return !ended_;
+  sink_.on_message(*this, head, bytes);
+  if (ended_ || !ends_link(head.kind)) return !ended_;
+  farewell_ = head.kind;
+  end(Loss::kLeft);
+  return false;
 }
 
-void TcpLink::end(Loss how) {
+void TcpLink::end(Loss how, Duration silence) {
   if (ended_) return;
   ended_ = true;
   {
@@ -186,7 +191,7 @@ void TcpLink::end(Loss how) {
     if (waiter_.is_open()) waiter_.release();
     stream_.close();
   }
-  if (begun_) sink_.on_end(*this, how);
+  if (begun_) sink_.on_end(*this, how, silence);
 }
 
 }  // namespace ronde::net

@@ -29,8 +29,22 @@ enum class LinkMessage : std::uint8_t {
   kGoodbye = 3,  ///< The sender leaves the job.
   kLost = 4,     ///< A LostRank.
   kBegin = 5,
-  kClose = 6,  ///< The sender is about to leave: nothing follows. It is no news for others yet.
-  kSpare = 7,  ///< The sender is about to leave; its frames go by another link with this rank.
+  kClose = 6,    ///< The sender is about to leave: nothing follows. It is no news for others yet.
+  kSpare = 7,    ///< The sender is about to leave; its frames go by another link with this rank.
+  kAnswer = 8,   ///< The sender has read one of these last messages.
+  kConfirm = 9,  ///< It tells by its number alone.
+};
+
+/// Frames and losses are numbered from 0 on, over all links with a rank. The number of any other
+/// message tells how many of them its sender has received.
+constexpr bool is_numbered(LinkMessage kind) noexcept {
+  return kind == LinkMessage::kFrame || kind == LinkMessage::kLost;
+}
+
+/// The beginning of a message.
+struct LinkHead {
+  LinkMessage kind{};
+  std::uint64_t number = 0;
 };
 
 class TcpLink;
@@ -39,9 +53,10 @@ class TcpLink;
 struct LinkSink {
   /// An accepted link is in use from here on.
   std::function<void(TcpLink& link)> on_begin;
-  std::function<void(TcpLink& from, LinkMessage kind, std::span<const std::byte>)> on_message;
-  /// The link has ended: by a goodbye, or in another way. Once, and not before it has begun.
-  std::function<void(TcpLink& link, Loss how)> on_end;
+  std::function<void(TcpLink& from, const LinkHead& head, std::span<const std::byte>)> on_message;
+  /// The link has ended: by a goodbye, or in another way. Once, and not before it has begun. It did
+  /// not work for the time of `silence` before.
+  std::function<void(TcpLink& link, Loss how, Duration silence)> on_end;
 };
 
 /// One connection. Threads: send from any; the rest from the I/O thread.
@@ -54,6 +69,8 @@ class TcpLink {
   TcpLink& operator=(const TcpLink&) = delete;
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
+  /// True where this process has made it.
+  [[nodiscard]] bool dialed() const noexcept { return dialed_; }
   /// True once both sides use it.
   [[nodiscard]] bool begun() const noexcept { return begun_; }
 
@@ -64,7 +81,7 @@ class TcpLink {
   void start() { read_later(); }
 
   /// Writes what the socket takes now and queues the rest. Blocks: never.
-  void send(LinkMessage kind, std::span<const std::byte> bytes) RONDE_EXCLUDES(mutex_);
+  void send(const LinkHead& head, std::span<const std::byte> bytes = {}) RONDE_EXCLUDES(mutex_);
 
   /// Changes with each input.
   [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
@@ -72,7 +89,7 @@ class TcpLink {
   [[nodiscard]] std::uint64_t acknowledged() noexcept;
 
   /// Closes the connection and notifies the sink, once.
-  void end(Loss how);
+  void end(Loss how, Duration silence = {});
   [[nodiscard]] bool ended() const noexcept { return ended_; }
 
  private:
@@ -82,12 +99,13 @@ class TcpLink {
   void read_now();
   void on_read(std::size_t bytes);
   void take_messages();
-  bool take_message(LinkMessage kind, std::span<const std::byte> bytes);
+  bool take_message(const LinkHead& head, std::span<const std::byte> bytes);
   void flush_later();
   void flush() RONDE_EXCLUDES(mutex_);
   bool write_queue() RONDE_REQUIRES(mutex_);
 
   const int rank_;
+  const bool dialed_;
   const LinkSink& sink_;
   asio::io_context& io_;
   bool begun_;

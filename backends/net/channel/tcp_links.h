@@ -11,6 +11,10 @@
 // News of a loss goes over all links but the one it came by, and once. As ranks leave and die,
 // others take their places in the tree and make the links that it lacks: at once after a death,
 // else with the next heartbeat. A new link begins with all the news so far.
+//
+// With a reconnect limit, a link that closes or whose peer's host falls silent is no loss yet: it
+// is made again, and the messages that the peer lacks are sent again (LinkSession). Both ends dial,
+// the lower rank later. Both links may work then: each rank sends on the one that began last.
 #pragma once
 
 #include <atomic>
@@ -25,6 +29,7 @@
 #include "backends/net/channel/loss.h"
 #include "backends/net/channel/silence_watch.h"
 #include "backends/net/link/connection_manager.h"
+#include "backends/net/link/outage.h"
 #include "backends/net/rendezvous/handshake.h"
 #include "backends/net/rendezvous/socket.h"
 #include "core/base/clock.h"
@@ -37,6 +42,7 @@ namespace ronde::net {
 struct LossLimits {
   Duration link{0};
   Duration freeze{0};
+  Duration reconnect{0};  ///< Of the time without a link, once there was one. Zero: no link heals.
 };
 
 /// The events of TcpLinks::poll.
@@ -51,6 +57,7 @@ struct LinkHooks {
   std::function<void()> frame_arrived;
   std::function<void(const LostRank&)> rank_lost;
   std::function<void(int rank, Silence what, Duration silence)> rank_silent;
+  std::function<void(int rank, const LinkOutage& outage)> link_healed;
 };
 
 /// The way to the ranks of other hosts.
@@ -60,6 +67,8 @@ struct LinkArgs {
   std::vector<std::string> addresses;  ///< Where each rank of the job accepts links.
   Duration timeout{};                  ///< For one link.
 };
+
+class LinkThread;
 
 /// The links of one rank. Threads: one at a time, unless a method says otherwise.
 class TcpLinks {
@@ -90,16 +99,15 @@ class TcpLinks {
   }
 
   /// Sends what is queued and a goodbye, and waits until the peers have read it. That takes a round
-  /// trip, and 3 s at most.
+  /// trip, and 3 s at most; with a reconnect limit, as long as that for the peers that need it.
   /// Idempotent; does nothing in a forked child.
   void close() noexcept;
 
  private:
-  class Impl;
   [[nodiscard]] const std::atomic<bool>& arrived() const noexcept { return *arrived_; }
   bool poll_slowly(const LinkEvents& events);
 
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<LinkThread> thread_;
   const std::atomic<bool>* arrived_;
 };
 

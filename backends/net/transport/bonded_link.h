@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "backends/net/link/connection_manager.h"
+#include "backends/net/link/outage.h"
 #include "backends/net/transport/chunk_stream.h"
 #include "backends/net/transport/receive_window.h"
 #include "backends/net/transport/send_window.h"
@@ -26,13 +27,6 @@
 #include "core/base/status.h"
 
 namespace ronde::net {
-
-/// A time in which a link did not work.
-struct LinkOutage {
-  TimePoint began;
-  TimePoint ended;
-  std::string reason;  ///< Completes "its connection ...".
-};
 
 /// The chunks of one peer, which all connections with it share.
 struct PeerWindows {

@@ -41,16 +41,8 @@ Status LinkReports::not_connected(int rank, std::size_t card, const Status& why)
 }
 
 void LinkReports::report_outage(int rank, std::size_t card, const LinkOutage& outage) const {
-  const Duration lasted = outage.ended - outage.began;
-  log(LogLevel::kWarning, "the connection with {}{} {}; it works again after {:.2f} s",
-      members_.name_of(rank), over(card), outage.reason, seconds(lasted));
-  if (observers_.counts) {
-    observers_.counts->healed.fetch_add(1);
-    observers_.counts->outage_ns.fetch_add(static_cast<std::uint64_t>(to_ns(lasted)));
-  }
-  if (observers_.on_healed) {
-    observers_.on_healed(members_.who(rank).rank, {to_ns(outage.began), to_ns(outage.ended)});
-  }
+  net::report_outage(outage, "the connection with " + members_.name_of(rank) + over(card),
+                     members_.who(rank).rank, observers_);
 }
 
 void LinkReports::warn_of_card(int rank, std::size_t card, std::string_view reason) const {

@@ -180,7 +180,8 @@ void write_connections(Exposition& out, const RankState& state) {
              "Time spent opening them, of those that this rank dialed.");
   out.seconds(counts.opening_ns);
   single(out, "ronde_connection_outages_total", "counter",
-         "Outages of data connections that have ended (RONDE_RECONNECT_SECONDS).", counts.healed);
+         "Outages of connections between hosts that have ended (RONDE_RECONNECT_SECONDS).",
+         counts.healed);
   out.family("ronde_connection_outage_seconds_total", "counter", "Time of these outages.");
   out.seconds(counts.outage_ns);
 }

@@ -35,10 +35,13 @@ int connections() {
 }
 
 /// Runs `body(channel, rank)` as one rank on each host.
-std::vector<int> run_hosts(const std::function<int(ControlChannel&, int rank)>& body) {
+std::vector<int> run_hosts(const std::function<int(ControlChannel&, int rank)>& body,
+                           std::chrono::seconds reconnect_limit = {}) {
   const TestJob job(kHosts, Layout::kEachAlone);
   return run_ranks(kHosts, [&](int rank) {
-    auto link = job.connect(rank);
+    Config config = job.config(rank);
+    config.reconnect_limit = reconnect_limit;
+    auto link = job.connect(config);
     if (!link.ok()) std::fprintf(stderr, "%s\n", link.status().to_string().c_str());
     RONDE_CHILD_REQUIRE(link.ok());
     return body(*link->channel, rank);
@@ -101,22 +104,32 @@ TEST_CASE("two ranks that need a link at the same time lose no frame") {
         }) == all_good(kHosts));
 }
 
+/// One rank dies once all have met; all others learn of it before `limit`.
+void check_death(int dead, std::chrono::seconds reconnect_limit, std::chrono::seconds limit) {
+  CAPTURE(dead);
+  const auto body = [&](ControlChannel& channel, int rank) {
+    Collector sink;
+    RONDE_CHILD_REQUIRE(meet(channel, sink, 1) == 0);
+    // Rank 0 dies once all have its frame.
+    if (rank != 0 && dead == 0) RONDE_CHILD_REQUIRE(channel.send(0, {}).ok());
+    const auto all_have_it = [&] { return sink.count == 2 * (kHosts - 1); };
+    if (rank == 0 && dead == 0) RONDE_CHILD_REQUIRE(poll_until(channel, sink, all_have_it));
+    if (rank == dead) ::kill(::getpid(), SIGKILL);
+    const TimePoint start = now();
+    RONDE_CHILD_REQUIRE(poll_until(channel, sink, [&] { return sink.lost.contains(dead); }));
+    RONDE_CHILD_REQUIRE(now() < start + limit);
+    return 0;
+  };
+  CHECK(run_hosts(body, reconnect_limit) == all_but(dead));
+}
+
 TEST_CASE("the death of any rank becomes known to all, without a link to it") {
-  for (const int dead : {0, 1, 10}) {
-    CAPTURE(dead);
-    CHECK(run_hosts([&](ControlChannel& channel, int rank) {
-            Collector sink;
-            RONDE_CHILD_REQUIRE(meet(channel, sink, 1) == 0);
-            // Rank 0 dies once all have its frame.
-            if (rank != 0 && dead == 0) RONDE_CHILD_REQUIRE(channel.send(0, {}).ok());
-            const auto all_have_it = [&] { return sink.count == 2 * (kHosts - 1); };
-            if (rank == 0 && dead == 0) RONDE_CHILD_REQUIRE(poll_until(channel, sink, all_have_it));
-            if (rank == dead) ::kill(::getpid(), SIGKILL);
-            RONDE_CHILD_REQUIRE(
-                poll_until(channel, sink, [&] { return sink.lost.contains(dead); }));
-            return 0;
-          }) == all_but(dead));
-  }
+  for (const int dead : {0, 1, 10}) check_death(dead, {}, std::chrono::seconds(60));
+}
+
+TEST_CASE("the death of any rank becomes known where links heal: it refuses connections") {
+  const std::chrono::seconds reconnect_limit(120);
+  for (const int dead : {0, 1, 10}) check_death(dead, reconnect_limit, std::chrono::seconds(60));
 }
 
 /// Rank 1 leaves; those below it take other places. Then rank 10 dies.

@@ -1,0 +1,350 @@
+#include "backends/net/channel/link_thread.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <asio/post.hpp>
+#include <utility>
+
+#include "core/base/thread_name.h"
+
+namespace ronde::net {
+namespace {
+
+constexpr std::chrono::seconds kMendLimit{1};
+constexpr std::chrono::seconds kGoodbyeLimit{1};
+/// Hosts acknowledge at once. One that does not, where links heal, is dialed again.
+constexpr std::chrono::seconds kSilentAfter{1};
+
+/// The limits for each link.
+LossLimits limits_of_link(LossLimits limits) {
+  if (limits.reconnect > Duration::zero()) limits.link = kSilentAfter;
+  return limits;
+}
+
+}  // namespace
+
+LinkThread::LinkThread(const Topology& topology, LinkArgs args, LossLimits limits, LinkHooks hooks)
+    : topology_(topology),
+      args_(std::move(args)),
+      limits_(limits),
+      hooks_(std::move(hooks)),
+      sink_{[this](TcpLink& link) { on_begin(link); },
+            [this](TcpLink& from, const LinkHead& head, std::span<const std::byte> bytes) {
+              on_message(from, head, bytes);
+            },
+            [this](TcpLink& link, Loss how, Duration silence) { on_end(link, how, silence); }},
+      peers_(topology, limits.reconnect > Duration::zero()) {
+  arm_timer();
+  {
+    const SignalsBlocked blocked;
+    thread_ = std::thread([this] { run(); });
+  }
+  const MutexLock lock(mutex_);  // of the thread, which may dial
+  service_ = args_.manager->add(
+      {.party = args_.party,
+       .on_link =
+           [this](Link link) {
+             asio::post(io_, [this, link = std::move(link)]() mutable { adopt(std::move(link)); });
+           },
+       .on_failure =
+           [this](int rank, const Status& why) {
+             asio::post(io_, [this, rank, why] { on_dial_failure(rank, why); });
+           }});
+}
+
+LinkThread::~LinkThread() { close(); }
+
+void LinkThread::run() noexcept {
+  name_this_thread("ronde-tcp");
+  const auto work = asio::make_work_guard(io_);
+  io_.run();
+}
+
+Status LinkThread::connect(const WaitLimit& limit) {
+  {
+    const MutexLock lock(mutex_);
+    for (const int rank : peers_.unlinked()) {
+      if (rank < topology_.rank) dial(rank, limit.deadline());
+    }
+  }
+  while (true) {
+    clear_event(changed_.get());
+    if (const auto ended = connected()) return *ended;
+    if (wait_for(changed_.get(), POLLIN, limit)) continue;
+    const MutexLock lock(mutex_);
+    connecting_ = false;
+    const std::set<int> missing = peers_.unlinked();
+    return not_connected(Code::kTimeout, fmt::format("{}", fmt::join(missing, ", ")),
+                         *missing.begin());
+  }
+}
+
+/// How connecting has ended; nothing while it goes on.
+std::optional<Status> LinkThread::connected() {
+  const MutexLock lock(mutex_);
+  const std::set<int> missing = peers_.unlinked();
+  for (const int rank : missing) {
+    if (!failure_.ok() || !peers_.is_lost(rank)) continue;
+    failure_ = not_connected(Code::kRankFailure, fmt::format("{} (it has ended)", rank), rank);
+  }
+  if (failure_.ok() && !missing.empty()) return std::nullopt;
+  connecting_ = false;
+  return failure_;
+}
+
+Status LinkThread::not_connected(Code code, const std::string& ranks, int first) const {
+  return Status(code, fmt::format("rank {} could not connect with rank {} in time", topology_.rank,
+                                  ranks))
+      .about({first, {}, 0});
+}
+
+void LinkThread::dial(int rank, TimePoint deadline) {
+  if (!peers_.begin_dial(rank)) return;
+  const LinkOutage* const outage = peers_.outage(rank);
+  if (outage != nullptr) deadline = outage->began + limits_.reconnect;
+  const auto endpoint = parse_endpoint(args_.addresses[static_cast<std::size_t>(rank)]);
+  if (endpoint.ok()) return args_.manager->dial(service_, rank, *endpoint, deadline);
+  asio::post(io_, [this, rank, why = endpoint.status()] { on_dial_failure(rank, why); });
+}
+
+void LinkThread::send(int to, std::span<const std::byte> frame) {
+  const MutexLock lock(mutex_);
+  if (!peers_.send(to, frame)) dial(to, now() + args_.timeout);
+}
+
+void LinkThread::adopt(Link link) {
+  const bool dialed = link.dialed;
+  {
+    const MutexLock lock(mutex_);
+    if (dialed) peers_.dialed(link.rank);
+    if (dialed && !peers_.needs_link(link.rank))
+      return notify();  // the peer has dialed too; it uses that one
+  }
+  links_.push_back({std::make_unique<TcpLink>(io_, std::move(link), sink_),
+                    LinkSilence(limits_of_link(limits_))});
+  TcpLink& made = *links_.back().link;
+  made.start();
+  if (dialed) on_begin(made);
+}
+
+void LinkThread::on_begin(TcpLink& link) {
+  const MutexLock lock(mutex_);
+  peers_.begin(link);
+  notify();
+}
+
+void LinkThread::on_message(TcpLink& from, const LinkHead& head, std::span<const std::byte> bytes) {
+  if (!take_number(from, head, bytes.size())) return;
+  if (is_numbered(head.kind)) return take_numbered(from, head.kind, bytes);
+  const MutexLock lock(mutex_);
+  switch (head.kind) {
+    case LinkMessage::kBegin:
+      peers_.greet(from, head.number);
+      return notify();
+    case LinkMessage::kHeartbeat:
+      return peers_.watch(from.rank());
+    case LinkMessage::kGoodbye:
+    case LinkMessage::kClose:
+    case LinkMessage::kSpare:
+      return peers_.answer(from);
+    default:
+      return;
+  }
+}
+
+/// False if the message is known. A peer that counts wrongly is not the one that was linked.
+bool LinkThread::take_number(TcpLink& from, const LinkHead& head, std::size_t bytes) {
+  bool right = false;
+  {
+    const MutexLock lock(mutex_);
+    if (is_numbered(head.kind)) {
+      if (peers_.take(from, head.number, bytes)) return true;
+      right = !peers_.lacks_some(from.rank(), head.number);
+    } else if (peers_.confirm(from.rank(), head.number)) {
+      return true;
+    }
+  }
+  if (!right) from.end(Loss::kAltered);
+  return false;
+}
+
+void LinkThread::take_numbered(TcpLink& from, LinkMessage kind, std::span<const std::byte> bytes) {
+  if (kind == LinkMessage::kFrame) {
+    items_.put({.from = from.rank(), .frame = {bytes.begin(), bytes.end()}, .lost = {}});
+    return hooks_.frame_arrived();
+  }
+  if (const auto lost = read_loss(bytes, topology_)) learn(*lost, &from);
+}
+
+void LinkThread::on_end(TcpLink& link, Loss how, Duration silence) {
+  const int rank = link.rank();
+  std::optional<LostRank> lost;
+  bool known = false;
+  bool is_news = false;
+  {
+    const MutexLock lock(mutex_);
+    const bool was_broken = peers_.outage(rank) != nullptr;
+    lost = peers_.end(link, how, now() - silence);
+    if (!was_broken && peers_.outage(rank) != nullptr && rank < topology_.rank) dial(rank, {});
+    known = peers_.is_lost(rank);
+    is_news = !peers_.is_closing(rank);
+    notify();
+  }
+  if (!lost) return;
+  if (known) return report(*lost);
+  if (is_news) return lose(lost->rank, lost->how);
+  items_.put({.from = lost->rank, .frame = {}, .lost = lost});
+  hooks_.frame_arrived();
+}
+
+/// A process that refuses a link has ended. If it has died, the news is faster than this.
+void LinkThread::on_dial_failure(int rank, const Status& why) {
+  bool broke = false;
+  {
+    const MutexLock lock(mutex_);
+    peers_.dialed(rank);
+    notify();
+    if (!peers_.needs_link(rank)) return;
+    if (peers_.ends_now(rank)) return peers_.give_up(rank);
+    broke = peers_.outage(rank) != nullptr;
+    if (connecting_) {
+      failure_ = not_connected(why.code(), fmt::format("{} ({})", rank, why.message()), rank);
+      return;
+    }
+  }
+  const Loss ended = broke ? Loss::kClosed : Loss::kLeft;
+  lose(rank, why.code() == Code::kRankFailure ? ended : Loss::kUnreachable);
+}
+
+/// This rank has found that. A host that does not answer takes all its ranks along.
+void LinkThread::lose(int rank, Loss how) {
+  if (how != Loss::kUnreachable) return learn({rank, how, topology_.rank}, nullptr);
+  for (const int each : topology_.host_ranks(rank)) learn({each, how, topology_.rank}, nullptr);
+}
+
+void LinkThread::learn(const LostRank& lost, const TcpLink* from) {
+  {
+    const MutexLock lock(mutex_);
+    if (!spread(lost, from) || !peers_.may_report(lost.rank)) return;
+  }
+  report(lost);
+  if (breaks(lost.how)) mend_tree();
+}
+
+void LinkThread::pass_on(const LostRank& lost) {
+  {
+    const MutexLock lock(mutex_);
+    if (!spread(lost, nullptr)) return;
+  }
+  if (breaks(lost.how)) asio::post(io_, [this] { mend_tree(); });
+}
+
+/// False if the loss is known.
+bool LinkThread::spread(const LostRank& lost, const TcpLink* from) {
+  if (!peers_.learn(lost, from)) return false;
+  members_changed_.store(true);
+  notify();
+  return true;
+}
+
+void LinkThread::report(const LostRank& lost) {
+  items_.put({.from = lost.rank, .frame = {}, .lost = lost});
+  hooks_.rank_lost(lost);
+}
+
+/// Dials those that are to be watched now and have no link.
+void LinkThread::mend_tree() {
+  members_changed_.store(false);
+  const MutexLock lock(mutex_);
+  for (const int rank : peers_.mend()) dial(rank, now() + args_.timeout);
+  notify();
+}
+
+void LinkThread::arm_timer() {
+  timer_.expires_after(kBeatInterval);
+  timer_.async_wait([this](const asio::error_code& error) {
+    if (!error) on_timer();
+  });
+}
+
+void LinkThread::on_timer() {
+  if (members_changed_.load()) mend_tree();
+  std::erase_if(links_, [](const Entry& entry) { return entry.link->ended(); });
+  for (Entry& entry : links_) {
+    if (entry.link->begun()) look_at(entry);
+  }
+  heal();
+  arm_timer();
+}
+
+void LinkThread::look_at(Entry& entry) {
+  TcpLink& link = *entry.link;
+  if (const auto how = entry.silence.look(link, is_watched(link.rank()), now())) {
+    return link.end(*how, entry.silence.of_host());
+  }
+  const Silence change = entry.silence.change();
+  if (change != Silence::kNone) hooks_.rank_silent(link.rank(), change, entry.silence.of_peer());
+  const MutexLock lock(mutex_);
+  peers_.beat(link);
+}
+
+/// Dials again where a link has broken, and reports those that work again.
+void LinkThread::heal() {
+  std::vector<std::pair<int, LinkOutage>> ended;
+  {
+    const MutexLock lock(mutex_);
+    for (const int rank : peers_.broken()) dial(rank, {});
+    ended = peers_.take_ended_outages();
+  }
+  for (const auto& [rank, outage] : ended) hooks_.link_healed(rank, outage);
+}
+
+/// Ends waits for changes of links.
+void LinkThread::notify() {
+  links_changed_.notify_all();
+  notify_event(changed_.get());
+}
+
+/// On the links that end now.
+void LinkThread::say_goodbye() {
+  const MutexLock lock(mutex_);
+  for (const Entry& entry : links_) {
+    if (entry.link->begun() && !entry.link->ended()) peers_.part_with(*entry.link);
+  }
+}
+
+/// Ends those links, each by a goodbye and its answer. Peers that need another link for that have
+/// the time of an outage.
+void LinkThread::leave(Leaving part) {
+  peers_.leave(part);
+  asio::post(io_, [this] { say_goodbye(); });
+  const TimePoint start = now();
+  const auto deadline = [&]() RONDE_REQUIRES(mutex_) {
+    return start + (peers_.job_is_broken() ? kGoodbyeLimit
+                                           : std::max<Duration>(kGoodbyeLimit, limits_.reconnect));
+  };
+  while (!peers_.all_ended() && links_changed_.wait_until(mutex_, deadline())) {
+  }
+}
+
+void LinkThread::close() noexcept {
+  if (std::exchange(closed_, true)) return;
+  {
+    const MutexLock lock(mutex_);
+    const TimePoint deadline = now() + kMendLimit;
+    while (peers_.is_mending() && links_changed_.wait_until(mutex_, deadline)) {
+    }
+    // In this order: the news that this rank has left spreads from those that watch it. By then
+    // all others have its last frames.
+    leave(Leaving::kUnwatched);
+    leave(Leaving::kAll);
+  }
+  args_.manager->remove(service_);
+  io_.stop();
+  thread_.join();
+}
+
+}  // namespace ronde::net

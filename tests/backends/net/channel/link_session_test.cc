@@ -1,0 +1,122 @@
+// What a session keeps, sends again and takes.
+#include "backends/net/channel/link_session.h"
+
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+
+#include <asio/io_context.hpp>
+
+#include "tests/backends/net/channel_peer.h"
+
+namespace ronde::net {
+namespace {
+
+/// One end of a link whose other end nobody reads.
+class OneEnd {
+ public:
+  OneEnd() {
+    int ends[2] = {-1, -1};
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+    other_.reset(ends[1]);
+    link_.emplace(io_, Link{1, Stream(FileDescriptor(ends[0])), true}, sink_);
+  }
+
+  TcpLink& operator*() { return *link_; }
+  /// The bytes that were sent since the last call.
+  std::size_t sent() {
+    std::array<std::byte, 4096> bytes{};
+    const auto got = ::recv(other_.get(), bytes.data(), bytes.size(), 0);
+    return got < 0 ? 0 : static_cast<std::size_t>(got);
+  }
+
+ private:
+  const LinkSink sink_{[](TcpLink&) {}, [](TcpLink&, const LinkHead&, auto) {},
+                       [](TcpLink&, Loss, Duration) {}};
+  asio::io_context io_;
+  FileDescriptor other_;
+  std::optional<TcpLink> link_;
+};
+
+constexpr std::size_t kHead = 16;
+const auto kFrame = make_frame(0, 0, 10);
+
+void send(LinkSession& session) { session.send(LinkMessage::kFrame, kFrame); }
+
+TEST_CASE("messages wait for the first link") {
+  for (const bool heals : {false, true}) {
+    LinkSession session(heals);
+    send(session);
+    CHECK(session.needs_link());
+    CHECK(session.has_kept());
+    OneEnd end;
+    session.use(*end, 0);
+    CHECK(end.sent() == kHead + 10);
+    CHECK(session.has_kept() == heals);
+  }
+}
+
+TEST_CASE("a link that ends without healing is the last one") {
+  LinkSession session(false);
+  OneEnd end;
+  session.use(*end, 0);
+  session.drop(*end);
+  CHECK_FALSE(session.needs_link());
+  send(session);
+  CHECK_FALSE(session.has_kept());
+}
+
+TEST_CASE("the next link carries what the peer has not received, and only that") {
+  LinkSession session(true);
+  OneEnd first;
+  session.use(*first, 0);
+  for (int i = 0; i < 5; ++i) send(session);
+  CHECK(session.confirm(2));
+  session.drop(*first);
+  CHECK(session.needs_link());
+  send(session);
+  OneEnd second;
+  session.use(*second, 4);  // it has received more than it had confirmed
+  CHECK(second.sent() == 2 * (kHead + 10));
+  CHECK(session.confirm(4));
+  CHECK(session.has_kept());
+  CHECK(session.confirm(6));
+  CHECK_FALSE(session.has_kept());
+  CHECK(session.confirm(3));  // an old link's news
+  CHECK_FALSE(session.confirm(7));
+}
+
+TEST_CASE("the end of an older link changes nothing") {
+  LinkSession session(true);
+  OneEnd first;
+  OneEnd second;
+  session.use(*first, 0);
+  session.use(*second, 0);
+  session.drop(*first);
+  CHECK(session.link() == &*second);
+}
+
+TEST_CASE("each message is taken once, and the peer is told") {
+  LinkSession session(true);
+  CHECK_FALSE(session.owes());
+  CHECK(session.take(0, 100));
+  CHECK_FALSE(session.take(0, 100));
+  CHECK(session.lacks_some(2));
+  CHECK(session.owes());
+  CHECK_FALSE(session.owes_many());
+  CHECK(session.take(1, 1 << 20));
+  CHECK(session.owes_many());
+  CHECK(session.tell() == 2);
+  CHECK_FALSE(session.owes());
+}
+
+TEST_CASE("a session that is given up keeps nothing") {
+  LinkSession session(true);
+  send(session);
+  session.give_up();
+  send(session);
+  CHECK_FALSE(session.has_kept());
+  CHECK_FALSE(session.needs_link());
+}
+
+}  // namespace
+}  // namespace ronde::net
