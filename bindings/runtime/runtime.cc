@@ -230,9 +230,9 @@ void Runtime::Parts::make_groups(std::vector<SelectionRow> tuned) {
                                                               .tuned = std::move(tuned)});
   const auto open_executor = [this](std::uint64_t key, const std::vector<int>& ranks,
                                     const WaitOptions& options,
-                                    SetId set) -> Result<std::unique_ptr<Executor>> {
-    RONDE_ASSIGN_OR_RETURN(
-        auto executor, groups->open_executor({.key = key, .ranks = ranks, .set = set}, options));
+                                    const NewSet& set) -> Result<std::unique_ptr<Executor>> {
+    const GroupRequest request{.key = key, .ranks = ranks, .set = set.id, .set_name = set.name};
+    RONDE_ASSIGN_OR_RETURN(auto executor, groups->open_executor(request, options));
     return std::unique_ptr<Executor>(std::move(executor));
   };
   process_sets = std::make_unique<ProcessSets>(ProcessSets::Parts{.state = state,

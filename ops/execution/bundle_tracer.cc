@@ -10,13 +10,13 @@ namespace {
 
 std::int64_t steady_now_ns() { return to_ns(now()); }
 
-std::string of_set(std::string_view track, int set) {
-  return set == 0 ? std::string(track) : fmt::format("{} of set {}", track, set);
+std::string of_set(std::string_view track, std::string_view set) {
+  return set.empty() ? std::string(track) : fmt::format("{} of {}", track, set);
 }
 
 }  // namespace
 
-PhaseTracks::PhaseTracks(int set)
+PhaseTracks::PhaseTracks(std::string_view set)
     : own(of_set("phases", set)),
       device(of_set("gpu", set)),
       beside(of_set("phases between hosts", set)) {}

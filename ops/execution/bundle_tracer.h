@@ -22,8 +22,9 @@ inline constexpr std::string_view kUnpackPhase = "UNPACK";
 
 /// The names of the tracks of one process set; no tensor's tracks, as they have no dot.
 struct PhaseTracks {
-  explicit PhaseTracks(int set);
-  std::string own;     ///< "phases", or "phases of set 3".
+  /// `set`: the set's name in timelines; empty: the global set.
+  explicit PhaseTracks(std::string_view set);
+  std::string own;     ///< "phases", or "phases of process set 3".
   std::string device;  ///< "gpu", ...: what the device did, by its own clock.
   std::string beside;  ///< "phases between hosts", ...: of a second thread.
 };
@@ -75,8 +76,8 @@ struct TracedWork {
 /// For one group. Threads: one at a time.
 class BundleTracer {
  public:
-  /// `events` outlives it and may be null.
-  BundleTracer(const EventGate* events, int set) : events_(events), tracks_(set) {}
+  /// `events` outlives it and may be null. `set`: as PhaseTracks has it.
+  BundleTracer(const EventGate* events, std::string_view set) : events_(events), tracks_(set) {}
 
   /// The sink of events; null while nothing is recorded.
   [[nodiscard]] EventSink* sink() const noexcept {

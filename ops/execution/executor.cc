@@ -26,6 +26,7 @@ WorkBinder::Options binder_options(ExecutorOptions& options) {
                    .rank = options.rank,
                    .size = options.size},
           .open_device = std::move(options.open_device),
+          .device_track = PhaseTracks(options.set_name).device,
           .compression = {.residuals = std::move(options.residuals),
                           .loss_steps = options.loss_steps,
                           .set = options.set,
@@ -39,7 +40,7 @@ class BundleExecutor final : public CollectiveExecutor {
   explicit BundleExecutor(ExecutorOptions& options)
       : size_(options.size),
         weighting_(options.kernels),
-        tracer_(options.events, options.set),
+        tracer_(options.events, options.set_name),
         binder_(binder_options(options)),
         planner_(binder_.words(), options.rank, options.size) {}
 

@@ -31,6 +31,7 @@ struct ExecutorOptions {
   /// Note the norm of a tensor's residual every N of its steps (0: never).
   std::size_t loss_steps = 0;
   int set = 0;               ///< The process set, as residuals are kept by it.
+  std::string set_name;      ///< In timelines; empty: the global set's.
   DeviceOpener open_device;  ///< Empty: tensors in device memory are kUnsupported.
   int rank = 0;
   int size = 1;

@@ -27,7 +27,7 @@ WorkBinder::WorkBinder(Options options)
                .rank = options.host.rank,
                .size = options.host.size,
                .events = options.events,
-               .track = PhaseTracks(options.compression.set).device,
+               .track = std::move(options.device_track),
                .host_levels = host_.levels()},
               host_.dense()),
       adasum_(host_.dense(), host_.dense().kernels(), options.host.rank, options.host.size),

@@ -46,7 +46,8 @@ class WorkBinder {
   struct Options {
     HostParts host_parts;
     HostOptions host;
-    DeviceOpener open_device;  ///< Empty: tensors in device memory are kUnsupported.
+    DeviceOpener open_device;       ///< Empty: tensors in device memory are kUnsupported.
+    std::string device_track = {};  ///< As PhaseTracks::device.
     CompressionBinder::Options compression;
     const EventGate* events = nullptr;  ///< Outlives the binder; may be null.
   };

@@ -36,6 +36,7 @@ Result<std::unique_ptr<CollectiveExecutor>> GroupFactory::open_executor(
   warn_of_fallback(opened);
   ExecutorOptions executor = executor_options(std::move(opened), spec, algorithm);
   executor.set = request.set;
+  executor.set_name = request.set_name;
   return create_executor(std::move(executor));
 }
 

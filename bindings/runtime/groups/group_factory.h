@@ -30,6 +30,7 @@ struct GroupRequest {
   std::uint64_t key = 0;       ///< The same on all its ranks, no other group's.
   std::vector<int> ranks;      ///< Ranks of the job, ascending.
   SetId set = kGlobalSet;      ///< By which residuals are kept.
+  std::string set_name = {};   ///< As ExecutorOptions has it.
   std::string algorithm = {};  ///< In place of the setting; empty: the setting's.
 };
 

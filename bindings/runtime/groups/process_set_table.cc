@@ -63,6 +63,11 @@ SetId ProcessSetTable::next() const {
   return next_;
 }
 
+SetId ProcessSetTable::next_number() const {
+  MutexLock lock(mutex_);
+  return free_numbers_.empty() ? next_number_ : free_numbers_.front();
+}
+
 SetId ProcessSetTable::next_private() const {
   MutexLock lock(mutex_);
   return next_private_;

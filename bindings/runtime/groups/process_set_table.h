@@ -34,6 +34,8 @@ class ProcessSetTable {
   void skip() RONDE_EXCLUDES(mutex_);
   /// The id that add() will give next.
   [[nodiscard]] SetId next() const RONDE_EXCLUDES(mutex_);
+  /// The number that add() will give next.
+  [[nodiscard]] SetId next_number() const RONDE_EXCLUDES(mutex_);
   /// The least id that this rank has not used for a private set.
   [[nodiscard]] SetId next_private() const RONDE_EXCLUDES(mutex_);
   /// Adds a private set under an id that its members agreed on, at least next_private().

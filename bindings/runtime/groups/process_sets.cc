@@ -7,6 +7,20 @@
 #include <utility>
 
 namespace ronde {
+namespace {
+
+/// Private sets have no number that people know. Several may have the same ranks.
+std::string private_name(SetId id, const std::vector<int>& ranks) {
+  constexpr std::size_t kMostListed = 8;
+  const SetId place = id - kFirstPrivateSet + 1;
+  if (ranks.size() <= kMostListed) {
+    return fmt::format("group {} (ranks {})", place, fmt::join(ranks, ", "));
+  }
+  return fmt::format("group {} ({} ranks, {} to {})", place, ranks.size(), ranks.front(),
+                     ranks.back());
+}
+
+}  // namespace
 
 ProcessSets::ProcessSets(Parts parts)
     : parts_(std::move(parts)),
@@ -37,7 +51,8 @@ Result<SetId> ProcessSets::add(std::vector<int> ranks, const WaitOptions& option
   Status mine;
   std::unique_ptr<Executor> executor;
   if (is_member(ranks)) {
-    auto opened = parts_.open_executor(static_cast<std::uint64_t>(id), ranks, options, id);
+    const NewSet set{id, fmt::format("process set {}", parts_.table.next_number())};
+    auto opened = parts_.open_executor(static_cast<std::uint64_t>(id), ranks, options, set);
     mine = opened.status();
     if (opened.ok()) executor = std::move(opened).value();
   }
@@ -76,7 +91,8 @@ Result<SetId> ProcessSets::open(std::vector<int> ranks, const SetOptions& set,
   const auto exchange = parts_.make_exchange(agreement_key(key), ranks, options);
   RONDE_ASSIGN_OR_RETURN(const SetId id,
                          agree_on_id(*exchange, ranks, set.name, parts_.table.next_private()));
-  auto executor = parts_.open_executor(key, ranks, options, id);
+  const NewSet opening{id, private_name(id, ranks)};
+  auto executor = parts_.open_executor(key, ranks, options, opening);
   RONDE_RETURN_IF_ERROR(first_error(*exchange, ranks, executor.status()));
   parts_.table.add_private(id, ranks);
   parts_.engine.add_set(id, std::move(ranks), std::move(executor).value(), set.stall_error);

@@ -22,13 +22,20 @@ struct SetOptions {
   Duration stall_error{0};  ///< When an operation that some have not submitted fails; zero: never.
 };
 
+/// A set whose executor is to be opened.
+struct NewSet {
+  SetId id = kGlobalSet;
+  std::string name;  ///< In timelines: "process set 1", "group 1 (ranks 0, 1)".
+};
+
 /// Changes the process sets of a job, the same on all their ranks.
 /// Threads: any; calls that must match come in the same order on all ranks.
 class ProcessSets {
  public:
   /// Opens the executor of `ranks` for a set; collective over them.
   using OpenExecutor = std::function<Result<std::unique_ptr<Executor>>(
-      std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& options, SetId set)>;
+      std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& options,
+      const NewSet& set)>;
 
   /// The parts of the runtime that it uses. All references outlive it; `engine` until `state` ends.
   struct Parts {

@@ -220,3 +220,30 @@ def test_the_parts_of_training_are_marked_by_the_optimizer(run_job, tmp_path):
         kinds = "".join(event["ph"] for event in passes if event["ph"] != "M")
         assert kinds.startswith("BE" * 11)
     assert "Verdict" in report(trace, "-o", tmp_path / "page.html")
+
+
+SETS = """
+    import numpy as np
+    import ronde
+
+    ronde.init()
+    some = ronde.add_process_set([0, 1])
+    ronde.allreduce(np.ones(4096, np.float32), name="all")
+    if some.included():
+        ronde.allreduce(np.ones(4096, np.float32), name="some", process_set=some)
+        ronde.mark(f"set {some.process_set_id}")
+"""
+
+
+def test_tracks_of_a_process_set_have_its_number(run_job, tmp_path):
+    trace = tmp_path / "trace.json"
+    status, output = run_job(SETS, 3, options=["--timeline", str(trace)])
+    assert status == 0, output
+    events = json.loads(trace.read_text())
+    tracks = {
+        (event["pid"], event["args"]["name"]) for event in events
+        if event.get("name") == "thread_name"
+    }  # fmt: skip
+    assert {(rank, "phases of process set 1") for rank in (0, 1)} <= tracks
+    assert (2, "phases of process set 1") not in tracks
+    assert any(event.get("name") == "set 1" for event in events)

@@ -43,7 +43,7 @@ TEST_CASE("tracer: events enclose the work on each tensor's track, with the fact
   Lines lines;
   EventGate gate;
   gate.set(&lines);
-  BundleTracer tracer(&gate, 0);
+  BundleTracer tracer(&gate, "");
   CompressionFacts facts;
   const Status status =
       tracer.trace(two_tensors(), {.bytes = 8, .algorithm = "ring", .path = "tcp", .ratio = 4.0},
@@ -62,7 +62,7 @@ TEST_CASE("tracer: events enclose the work on each tensor's track, with the fact
 TEST_CASE("tracer: while nothing is recorded the work runs without an observer") {
   const EventGate gate;
   for (const EventGate* events : {static_cast<const EventGate*>(nullptr), &gate}) {
-    BundleTracer tracer(events, 0);
+    BundleTracer tracer(events, "");
     CHECK(tracer.sink() == nullptr);
     bool observed = true;
     CHECK(tracer

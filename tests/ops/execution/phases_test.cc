@@ -29,7 +29,7 @@ class Lines final : public EventSink {
 
 TEST_CASE("phases: each begins and ends on the track, and packing is added up") {
   Lines lines;
-  const PhaseTracks tracks(0);
+  const PhaseTracks tracks("");
   Phases phases(lines, tracks, 1000);
   {
     const Phase pack(&phases.observer(), kPackPhase);
@@ -48,12 +48,13 @@ TEST_CASE("phases: each begins and ends on the track, and packing is added up") 
 
 TEST_CASE("phases: a second thread of a collective has a track of its own, in each set") {
   Lines lines;
-  const PhaseTracks tracks(3);
+  const PhaseTracks tracks("process set 3");
   Phases phases(lines, tracks, 1000);
   const Phase own(&phases.observer(), "reduce");
   const Phase beside(&phases.observer().beside(), "wire");
-  CHECK(lines.texts == std::vector<std::string>{"begin phases of set 3 reduce",
-                                                "begin phases between hosts of set 3 wire"});
+  CHECK(lines.texts ==
+        std::vector<std::string>{"begin phases of process set 3 reduce",
+                                 "begin phases between hosts of process set 3 wire"});
 }
 
 }  // namespace ronde

@@ -25,6 +25,7 @@ TEST_CASE("ProcessSetTable: numbers of removed sets are used again, the first re
   sets.remove(first);
   CHECK_FALSE(sets.number(first).ok());
   sets.skip();  // takes no number
+  CHECK(sets.next_number() == 2);
   const SetId third = sets.add({2});
   const SetId fourth = sets.add({3});
   const SetId fifth = sets.add({0, 1});
@@ -32,6 +33,7 @@ TEST_CASE("ProcessSetTable: numbers of removed sets are used again, the first re
   CHECK(*sets.number(third) == 2);
   CHECK(*sets.number(fourth) == 1);
   CHECK(*sets.number(fifth) == 3);
+  CHECK(sets.next_number() == 4);
   CHECK(sets.check_new({2}).message().find("process set 2") != std::string::npos);
 }
 

@@ -38,22 +38,24 @@ struct Rank {
       : engine(job, number), table(job.size), sets(parts(places, number)) {}
 
   ProcessSets::Parts parts(Places& places, int number) {
-    return {.state = state,
-            .table = table,
-            .keys = keys,
-            .engine = *engine.engine,
-            .rank = number,
-            .make_exchange =
-                [this](std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& wait) {
-                  return std::make_unique<EngineExchange>(*engine.engine, key, ranks, wait);
-                },
-            .open_executor = [this, &places](std::uint64_t key, const std::vector<int>& ranks,
-                                             const WaitOptions&,
-                                             SetId) -> Result<std::unique_ptr<Executor>> {
-              if (fails) return Status(Code::kUnavailable, "no way");
-              return std::unique_ptr<Executor>(
-                  std::make_unique<ThreadExecutor>(places.of(key, ranks.size())));
-            }};
+    return {
+        .state = state,
+        .table = table,
+        .keys = keys,
+        .engine = *engine.engine,
+        .rank = number,
+        .make_exchange =
+            [this](std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& wait) {
+              return std::make_unique<EngineExchange>(*engine.engine, key, ranks, wait);
+            },
+        .open_executor = [this, &places](std::uint64_t key, const std::vector<int>& ranks,
+                                         const WaitOptions&,
+                                         const NewSet& set) -> Result<std::unique_ptr<Executor>> {
+          opened = set.name;
+          if (fails) return Status(Code::kUnavailable, "no way");
+          return std::unique_ptr<Executor>(
+              std::make_unique<ThreadExecutor>(places.of(key, ranks.size())));
+        }};
   }
   Status sum(SetId set, std::vector<float>& values) {
     return test::run(*engine.engine, set, sum_of("w", values));
@@ -64,6 +66,7 @@ struct Rank {
   ProcessSetTable table;
   GroupKeys keys;
   bool fails = false;
+  std::string opened;  // the name of the last set
   ProcessSets sets;
 };
 
@@ -93,6 +96,21 @@ TEST_CASE("ProcessSets: a public set is known to all, used by its members, and r
     CHECK(rank.sets.remove(*set).code() == Code::kInvalidArgument);
     CHECK(rank.sets.remove(kGlobalSet).code() == Code::kInvalidArgument);
     CHECK(rank.sets.ids() == std::vector<SetId>{kGlobalSet});
+  });
+}
+
+TEST_CASE("ProcessSets: timelines have the numbers of public sets, the ranks of private ones") {
+  run_job([](Rank& rank, int number) {
+    const SetId first = rank.sets.add({0, 1}).value();
+    if (number < 2) CHECK(rank.opened == "process set 1");
+    CHECK(rank.sets.remove(first).ok());
+    rank.opened.clear();
+    CHECK(rank.sets.add({0, 2}).value() != first);
+    CHECK(rank.opened == (number == 1 ? "" : "process set 1"));  // the number is used again
+    const SetId open = rank.sets.open({0, 1, 2}, {.name = "a"}).value();
+    CHECK(rank.opened == "group 1 (ranks 0, 1, 2)");
+    CHECK(rank.sets.open({0, 1, 2}, {.name = "b"}).value() != open);
+    CHECK(rank.opened == "group 2 (ranks 0, 1, 2)");
   });
 }
 
