@@ -70,13 +70,17 @@ Recorder::Options Timeline::recorder_options() const {
 
 Status Timeline::start(const std::string& path, bool mark_cycles) {
   const MutexLock lock(mutex_);
-  if (recording_) return {Code::kInvalidArgument, "a timeline is being written already"};
+  if (recording_ && path == path_) return {};
   Recorder::Options options = recorder_options();
   options.mark_cycles = mark_cycles;
   RONDE_ASSIGN_OR_RETURN(auto recorder,
                          Recorder::open(path, topology_.rank, topology_, std::move(options)));
+  if (const Status closed = close_recorder(); !closed.ok()) {
+    log(LogLevel::kWarning, "the timeline before is incomplete: {}", closed.message());
+  }
   recorders_.push_back(std::move(recorder));
   recording_ = true;
+  path_ = path;
   paused_ = false;
   record_to(recorders_.back().get());
   WorkerHistory* const history = WorkerHistory::of(config_);
@@ -90,13 +94,15 @@ Status Timeline::start(const std::string& path, bool mark_cycles) {
 
 Status Timeline::stop() {
   if (WorkerHistory* const history = WorkerHistory::of(config_)) history->record_to({});
+  return end();
+}
+
+Status Timeline::end() {
+  const MutexLock lock(mutex_);
   return close_recorder();
 }
 
-Status Timeline::end() { return close_recorder(); }
-
 Status Timeline::close_recorder() {
-  const MutexLock lock(mutex_);
   if (!recording_) return {};
   recording_ = false;
   record_to(nullptr);

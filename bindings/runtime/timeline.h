@@ -39,8 +39,9 @@ class Timeline {
   /// Starts as the settings say: at once, at a signal (see toggle), or not.
   /// Errors: kInvalidArgument naming the setting; those of start().
   Status begin() RONDE_EXCLUDES(mutex_);
-  /// Starts writing to `path`. `mark_cycles`: see Recorder::Options.
-  /// Errors: kInvalidArgument where a timeline is being written; those of Recorder::open().
+  /// Starts writing to `path`. `mark_cycles`: see Recorder::Options. Ends the timeline that is
+  /// being written to another path, as Horovod does; leaves one to this path as it is.
+  /// Errors: those of Recorder::open(), which leave the other timeline as it is.
   Status start(const std::string& path, bool mark_cycles = false) RONDE_EXCLUDES(mutex_);
   /// Ends the file. Nothing where none is written. Errors: those of Recorder::close().
   Status stop() RONDE_EXCLUDES(mutex_);
@@ -96,7 +97,7 @@ class Timeline {
   void start_nvtx();
   void record_to(Recorder* recorder) RONDE_REQUIRES(mutex_);
   [[nodiscard]] Recorder::Options recorder_options() const;
-  Status close_recorder() RONDE_EXCLUDES(mutex_);
+  Status close_recorder() RONDE_REQUIRES(mutex_);
 
   const Config& config_;
   const Topology& topology_;
@@ -109,6 +110,7 @@ class Timeline {
   // All ever opened: a sink lives as long as the threads that may use it.
   std::vector<std::unique_ptr<Recorder>> recorders_ RONDE_GUARDED_BY(mutex_);
   bool recording_ RONDE_GUARDED_BY(mutex_) = false;
+  std::string path_ RONDE_GUARDED_BY(mutex_);  // of the newest
   bool paused_ RONDE_GUARDED_BY(mutex_) = false;
 };
 

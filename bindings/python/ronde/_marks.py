@@ -16,7 +16,7 @@ def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False)
 
     A worker of an elastic job inserts .worker<n>.epoch<e>. In other jobs PATH itself becomes
     a link to the trace of rank 0, unless there is such a file. mark_cycles: mark, as CYCLE_START,
-    where each bundle of agreed work begins.
+    where each bundle of agreed work begins. A timeline that is being written to another path ends.
     """
     path = Path(file_path)
     runtime().start_timeline(os.fspath(path), mark_cycles)

@@ -32,8 +32,8 @@ TEST_CASE("Timeline: it holds what happens between start and stop, and not what 
   Timeline timeline(fixture.config, fixture.topology, {});
   timeline.mark("before");
   REQUIRE(timeline.start(fixture.path()).ok());
-  CHECK(timeline.start(fixture.path()).code() == Code::kInvalidArgument);
   timeline.mark("during");
+  CHECK(timeline.start(fixture.path()).ok());  // leaves it as it is
   timeline.pause(true);
   timeline.mark("paused");
   timeline.pause(true);
@@ -46,6 +46,22 @@ TEST_CASE("Timeline: it holds what happens between start and stop, and not what 
   const std::string trace = fixture.trace();
   for (const char* there : {"during", "resumed", "WAIT"}) CHECK(has(trace, there));
   for (const char* absent : {"before", "\"paused\"", "after"}) CHECK_FALSE(has(trace, absent));
+}
+
+TEST_CASE("Timeline: a second start ends the first file, unless the second cannot be opened") {
+  TimelineFixture fixture;
+  Timeline timeline(fixture.config, fixture.topology, {});
+  REQUIRE(timeline.start(fixture.path()).ok());
+  CHECK_FALSE(timeline.start(fixture.scratch.file("t.rank0.json/t.json")).ok());
+  timeline.mark("first");
+  REQUIRE(timeline.start(fixture.scratch.file("second.json")).ok());
+  timeline.mark("second");
+  CHECK(timeline.stop().ok());
+  const std::string second = content_of(fixture.scratch.file("second.rank0.json"));
+  CHECK(has(fixture.trace(), "first"));
+  CHECK_FALSE(has(fixture.trace(), "second"));
+  CHECK(has(second, "second"));
+  CHECK_FALSE(has(second, "first"));
 }
 
 TEST_CASE("Timeline: steps are counted always, and shown with marks and passes") {
