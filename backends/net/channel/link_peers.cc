@@ -162,6 +162,8 @@ bool LinkPeers::learn(const LostRank& lost, const TcpLink* from) {
   }
   Peer& peer = this->peer(lost.rank);
   give_up(lost.rank);
+  // A rank that leaves after a death has told its neighbours of it: they need no other way.
+  if (breaks(lost.how) || !broken_) absent_.insert(lost.rank);
   peer.held = !breaks(lost.how) && peer.open > 0;
   if (breaks(lost.how)) broken_ = mending_ = true;
   return true;
@@ -170,9 +172,7 @@ bool LinkPeers::learn(const LostRank& lost, const TcpLink* from) {
 std::vector<int> LinkPeers::mend() {
   mending_ = false;
   if (leaving_ != Leaving::kNo || is_lost(topology_.rank)) return {};
-  std::set<int> absent;
-  for (const auto& [rank, lost] : lost_) absent.insert(rank);
-  for (const int rank : watched_ranks(topology_, absent)) watch(rank);
+  for (const int rank : watched_ranks(topology_, absent_)) watch(rank);
   std::vector<int> ranks;
   for (const auto& [rank, peer] : peers_) {
     if (peer.watched && peer.session.needs_link() && !is_lost(rank)) ranks.push_back(rank);

@@ -129,6 +129,7 @@ class LinkPeers {
   const bool heals_;
   std::map<int, Peer> peers_;
   std::map<int, LostRank> lost_;
+  std::set<int> absent_;  // of the tree: who has died, and who had left before
   std::vector<std::pair<int, LinkOutage>> ended_outages_;
   bool mending_ = false;  // after a death, until mend()
   bool broken_ = false;   // after a death: frames that wait for a link need not be sent

@@ -13,7 +13,7 @@
 namespace ronde::net {
 namespace {
 
-constexpr std::chrono::seconds kMendLimit{1};
+constexpr std::chrono::milliseconds kMendLimit{300};
 constexpr std::chrono::seconds kGoodbyeLimit{1};
 /// Hosts acknowledge at once. One that does not, where links heal, is dialed again.
 constexpr std::chrono::seconds kSilentAfter{1};

@@ -6,7 +6,9 @@ Each pretended host is a network namespace with a link to one bridge. Prints one
 - connections, descriptors, resident_mib: of one rank, after some sums; the least, the median and
   the most of all ranks. Connections are TCP connections to other hosts;
 - messages, with --messages: those of one rank until all have met, likewise; it logs more then;
-- told_ms, with --kill or --cut: from the signal until the last survivor has its error.
+- told_ms, with --kill or --cut: from the signal until the last survivor has its error;
+- direct_ms, with --direct beside --kill: likewise where each process has a TCP connection with the
+  killed one, and does nothing else.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ ESTABLISHED = "01"
 FAN_OUT = 8  # core/protocol/tree.cc
 MESSAGES = re.compile(r"ranks met in \d+ ms; this one had (\d+) messages")
 PORT = 29778
+DIRECT = Path(__file__).with_name("direct_links.py")
 
 
 class ManyHosts(Namespaces):
@@ -159,6 +162,19 @@ def measure(hosts: ManyHosts, arguments: argparse.Namespace) -> tuple[Job, dict[
     return job, found
 
 
+def measure_direct(hosts: ManyHosts, arguments: argparse.Namespace) -> float:
+    """The news of a death where each process has a connection with the dead one."""
+    job = Job(DIRECT, arguments.hosts * arguments.ranks, "direct")
+    where = [hosts.address(arguments.kill // arguments.ranks), str(PORT), str(arguments.kill)]
+    for rank in range(job.size):
+        job.start_rank(rank, where, hosts.prefix(rank // arguments.ranks))
+    job.wait_for("first", list(range(job.size)), arguments.limit)
+    at_us = job.signal(arguments.kill, signal.SIGKILL)
+    told = _told_ms(job, [arguments.kill], at_us, 30)
+    job.finish()
+    return told
+
+
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -171,6 +187,7 @@ def main() -> int:
     parser.add_argument("--flat", action="store_true", help="all ranks meet at rank 0")
     parser.add_argument("--messages", action="store_true", help="count those of the meeting")
     parser.add_argument("--kill", type=int, help="a rank to kill")
+    parser.add_argument("--direct", action="store_true", help="compare with direct connections")
     parser.add_argument("--cut", type=int, help="a host whose link goes down")
     arguments = parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -185,6 +202,8 @@ def main() -> int:
             for rank in range(job.size):
                 job.signal(rank, signal.SIGKILL)
         job.finish()
+        if arguments.direct and arguments.kill is not None:
+            found["direct_ms"] = measure_direct(hosts, arguments)
     sandbox.sweep()
     print(json.dumps(found))
     for complaint in job.complaints[:10]:
