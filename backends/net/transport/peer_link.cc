@@ -112,11 +112,11 @@ Status PeerLink::judge_end(const Status& error) {
 void PeerLink::tend() {
   if (dials_ && watches() && !look_for_end(watched_.stream).ok()) watched_ = {};
   tended_ = true;
-  bool moved = true;
-  while (moved && failed_.ok()) {
-    moved = false;
-    failed_ = progress_receives(moved);
-    if (failed_.ok()) failed_ = progress_sends(moved);
+  bool more = true;
+  while (more && failed_.ok()) {
+    more = false;
+    failed_ = progress_receives(more);
+    if (failed_.ok()) failed_ = progress_sends(more);
   }
   tended_ = false;
   if (!failed_.ok()) link_ = {};
@@ -132,36 +132,39 @@ bool PeerLink::undelivered() {
   return got.ok() && ::ioctl(link_.stream.fd(), SIOCOUTQ, &waiting) == 0 && waiting > 0;
 }
 
-Status PeerLink::progress_sends(bool& moved) {
+Status PeerLink::progress_sends(bool& more) {
   RONDE_RETURN_IF_ERROR(failed_);
-  return judge_end(send_turns(moved));
+  return judge_end(send_turns(more));
 }
 
-Status PeerLink::send_turns(bool& moved) {
+Status PeerLink::send_turns(bool& more) {
+  const auto sends = [&] { return connected() && may_send(); };
   bool blocked = false;
-  for (int turn = 0; turn < kTurns && !blocked && connected() && may_send(); ++turn) {
-    RONDE_RETURN_IF_ERROR(send_some(moved, blocked));
+  for (int turn = 0; turn < kTurns && !blocked && sends(); ++turn) {
+    RONDE_RETURN_IF_ERROR(send_some(blocked));
   }
+  more = more || (!blocked && sends());
   return {};
 }
 
-Status PeerLink::progress_receives(bool& moved) {
+Status PeerLink::progress_receives(bool& more) {
   RONDE_RETURN_IF_ERROR(failed_);
-  if (!candidates_.empty() && !connected()) look_for_begin(moved);
+  if (!candidates_.empty() && !connected()) look_for_begin();
   if (!connected()) return look_for_departure();
-  return judge_end(receive_turns(moved));
+  return judge_end(receive_turns(more));
 }
 
-Status PeerLink::receive_turns(bool& moved) {
+Status PeerLink::receive_turns(bool& more) {
   const auto reads = [&] { return connected() && (listens() || (tended_ && !announced_)); };
   bool blocked = false;
   for (int turn = 0; turn < kTurns && !blocked && reads(); ++turn) {
-    RONDE_RETURN_IF_ERROR(receive_some(moved, blocked));
+    RONDE_RETURN_IF_ERROR(receive_some(blocked));
   }
+  more = more || (!blocked && reads());
   return {};
 }
 
-Status PeerLink::send_some(bool& moved, bool& blocked) {
+Status PeerLink::send_some(bool& blocked) {
   Outgoing& front = sends_.front();
   const std::size_t whole = front.header.size() + front.data.size();
   if (front.sent < whole) {
@@ -169,7 +172,6 @@ Status PeerLink::send_some(bool& moved, bool& blocked) {
                            link_.stream.send(pieces(front.header, front.data, front.sent)));
     blocked = sent == 0;
     if (blocked) return {};
-    moved = true;
     front.sent += sent;
   }
   if (front.sent < whole) return {};
@@ -184,29 +186,27 @@ Status PeerLink::send_some(bool& moved, bool& blocked) {
   return {};
 }
 
-Status PeerLink::receive_some(bool& moved, bool& blocked) {
+Status PeerLink::receive_some(bool& blocked) {
   // The length alone first: its data is good only once it is known to fit.
-  if (!announced_) RONDE_RETURN_IF_ERROR(receive_word(moved, blocked));
+  if (!announced_) RONDE_RETURN_IF_ERROR(receive_word(blocked));
   if (!announced_ || receives_.empty()) return {};
-  if (*announced_ == receives_.front().data.size()) return receive_data(moved, blocked);
+  if (*announced_ == receives_.front().data.size()) return receive_data(blocked);
   return {Code::kInternal, fmt::format("sent {} bytes where {} were expected", *announced_,
                                        receives_.front().data.size())};
 }
 
 /// The value of a word once all of it has arrived.
-Result<std::optional<std::uint64_t>> PeerLink::read_word(Stream& stream, PartialWord& word,
-                                                         bool& moved) {
+Result<std::optional<std::uint64_t>> PeerLink::read_word(Stream& stream, PartialWord& word) {
   const iovec rest{word.bytes.data() + word.received, word.bytes.size() - word.received};
   RONDE_ASSIGN_OR_RETURN(const std::size_t got, stream.receive({&rest, 1}));
-  moved = moved || got != 0;
   word.received += got;
   if (word.received < word.bytes.size()) return std::optional<std::uint64_t>();
   word.received = 0;
   return std::optional(std::bit_cast<std::uint64_t>(word.bytes));
 }
 
-Status PeerLink::receive_word(bool& moved, bool& blocked) {
-  RONDE_ASSIGN_OR_RETURN(const auto word, read_word(link_.stream, word_, moved));
+Status PeerLink::receive_word(bool& blocked) {
+  RONDE_ASSIGN_OR_RETURN(const auto word, read_word(link_.stream, word_));
   blocked = !word;
   if (blocked) return {};
   if (*word > kLargestLength) return on_word(*word);
@@ -214,15 +214,13 @@ Status PeerLink::receive_word(bool& moved, bool& blocked) {
   return {};
 }
 
-Status PeerLink::receive_data(bool& moved, bool& blocked) {
+Status PeerLink::receive_data(bool& blocked) {
   Incoming& front = receives_.front();
   const auto rest = front.data.subspan(front.received);
   if (!rest.empty()) {
     const iovec piece{rest.data(), std::min(rest.size(), kTurnBytes)};
     RONDE_ASSIGN_OR_RETURN(const std::size_t got, link_.stream.receive({&piece, 1}));
-    blocked = got == 0;
-    if (blocked) return {};
-    moved = true;
+    blocked = got < piece.iov_len;  // poll() tells when more is there
     front.received += got;
   }
   if (front.received < front.data.size()) return {};
@@ -234,9 +232,9 @@ Status PeerLink::receive_data(bool& moved, bool& blocked) {
 }
 
 /// The first accepted connection whose dialer begins is used. One that ends before was given up.
-void PeerLink::look_for_begin(bool& moved) {
+void PeerLink::look_for_begin() {
   for (auto it = candidates_.begin(); it != candidates_.end();) {
-    const auto word = read_word(it->link.stream, it->word, moved);
+    const auto word = read_word(it->link.stream, it->word);
     if (word.ok() && !word->has_value()) {
       ++it;
       continue;

@@ -67,9 +67,10 @@ class PeerLink {
   /// a reset would lose: a word that comes after the end causes one.
   [[nodiscard]] bool undelivered();
 
-  /// Move what the connection takes and gives now; `moved` becomes true where anything did.
-  Status progress_sends(bool& moved);
-  Status progress_receives(bool& moved);
+  /// Move what the connection takes and gives now; `more` becomes true where more may move without
+  /// a poll().
+  Status progress_sends(bool& more);
+  Status progress_receives(bool& more);
 
   /// Calls `add(fd, events)` for each descriptor whose events move posted transfers on.
   template <typename Add>
@@ -128,16 +129,15 @@ class PeerLink {
   Status on_word(std::uint64_t word);
   void end();
   Status judge_end(const Status& error);
-  Status send_turns(bool& moved);
-  Status receive_turns(bool& moved);
-  Status send_some(bool& moved, bool& blocked);
-  Status receive_some(bool& moved, bool& blocked);
-  Status receive_word(bool& moved, bool& blocked);
-  Status receive_data(bool& moved, bool& blocked);
+  Status send_turns(bool& more);
+  Status receive_turns(bool& more);
+  Status send_some(bool& blocked);
+  Status receive_some(bool& blocked);
+  Status receive_word(bool& blocked);
+  Status receive_data(bool& blocked);
   Status look_for_departure();
-  void look_for_begin(bool& moved);
-  static Result<std::optional<std::uint64_t>> read_word(Stream& stream, PartialWord& word,
-                                                        bool& moved);
+  void look_for_begin();
+  static Result<std::optional<std::uint64_t>> read_word(Stream& stream, PartialWord& word);
 
   const bool dials_;
   Link link_;

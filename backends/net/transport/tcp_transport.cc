@@ -203,8 +203,8 @@ Result<TransferId> TcpTransport::send(int to, std::span<const std::byte> data) {
   Peer& with = use(to);
   const TransferId id = make_transfer_id(false, to, with.link.post_send(data));
   if (broken_.ok()) broken_ = connect(with);
-  bool moved = false;
-  if (broken_.ok()) broken_ = args_.members.judge(to, with.link.progress_sends(moved));
+  bool more = false;
+  if (broken_.ok()) broken_ = args_.members.judge(to, with.link.progress_sends(more));
   return id;
 }
 
@@ -249,9 +249,9 @@ bool TcpTransport::drive(TransferId id, const AbortToken& abort, std::vector<pol
 Status TcpTransport::step(TransferId id, const AbortToken& abort, std::vector<pollfd>& sleep_on) {
   RONDE_RETURN_IF_ERROR(take_mail());
   if (abort.poll()) return abort.status();
-  bool moved = false;
-  RONDE_RETURN_IF_ERROR(progress(moved));
-  if (moved || done(id)) return {};
+  bool more = false;
+  RONDE_RETURN_IF_ERROR(progress(more));
+  if (more || done(id)) return {};
   RONDE_RETURN_IF_ERROR(watch_late_peers());
   list_waits(sleep_on);
   return {};
@@ -265,11 +265,11 @@ Status TcpTransport::verdict(const AbortToken& abort) {
   return wait_for_verdict(broken, abort);
 }
 
-Status TcpTransport::progress(bool& moved) {
+Status TcpTransport::progress(bool& more) {
   for (Peer* peer : used_) {
     if (!peer->link.has_posted()) continue;
-    RONDE_RETURN_IF_ERROR(args_.members.judge(peer->rank, peer->link.progress_receives(moved)));
-    RONDE_RETURN_IF_ERROR(args_.members.judge(peer->rank, peer->link.progress_sends(moved)));
+    RONDE_RETURN_IF_ERROR(args_.members.judge(peer->rank, peer->link.progress_receives(more)));
+    RONDE_RETURN_IF_ERROR(args_.members.judge(peer->rank, peer->link.progress_sends(more)));
     if (peer->link.busy()) RONDE_RETURN_IF_ERROR(connect(*peer));
   }
   return {};

@@ -88,7 +88,7 @@ class TcpTransport final : public Transport, private IdleConnections {
       RONDE_EXCLUDES(state_);
   Status step(TransferId id, const AbortToken& abort, std::vector<pollfd>& sleep_on)
       RONDE_REQUIRES(state_);
-  Status progress(bool& moved) RONDE_REQUIRES(state_);
+  Status progress(bool& more) RONDE_REQUIRES(state_);
   void list_waits(std::vector<pollfd>& sleep_on) const RONDE_REQUIRES(state_);
   void sleep(std::vector<pollfd>& sleep_on, const AbortToken& abort) const;
 
