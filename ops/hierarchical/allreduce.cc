@@ -33,6 +33,17 @@ Work inside_work(const Work& work, bool lossy) {
   return inside;
 }
 
+/// Ranks send so much between hosts at a time: less costs more messages than it saves.
+constexpr std::size_t kStepBytes = std::size_t{512} << 10;
+
+/// The bytes of most slices. Slices of lossy communicators are no smaller than need be, as each is
+/// compressed by itself.
+std::size_t slice_bytes(const Levels& levels, bool lossy) {
+  const auto carriers = static_cast<std::size_t>(std::max(1, levels.layout.fewest_ranks()));
+  const std::size_t enough = kStepBytes * carriers * levels.layout.hosts.size();
+  return lossy ? levels.slice_bytes : std::min(levels.slice_bytes, enough);
+}
+
 /// One allreduce of host memory on one rank. The wire thread carries slices between hosts.
 class Allreduce final : public SliceSteps {
  public:
@@ -45,8 +56,7 @@ class Allreduce final : public SliceSteps {
         element_(size_of(work.reduction.dtype)),
         width_(partial_.width()),
         total_(total_bytes(work) / element_),
-        slices_(std::max<std::size_t>(
-            1, (total_ * width_ + levels.slice_bytes / 2) / levels.slice_bytes)) {
+        slices_(slice_count(total_ * width_, slice_bytes(levels, between.traits().lossy))) {
     const auto carriers =
         std::max<std::size_t>(1, static_cast<std::size_t>(levels.layout.fewest_ranks()));
     carriers_ = total_ / slices_ * width_ < carriers * kWorthSplittingBytes ? 1 : carriers;
@@ -105,12 +115,12 @@ class Allreduce final : public SliceSteps {
 };
 
 HostSlice Allreduce::slice(std::size_t index) {
-  const Chunk whole = even_chunk(total_, slices_, index);
+  const Chunk whole = slice_chunk(total_, slices_, index);
   HostSlice made;
   made.pieces = pieces_in(work_.segments, whole, element_);
   made.chunks = even_chunks(whole.count, carriers_);
   made.chunks.resize(levels_.layout.hosts[levels_.layout.host].size(), {whole.count, 0});
-  const std::size_t room = (total_ / slices_ / carriers_ + 2) * width_;
+  const std::size_t room = (longest_slice(total_, slices_) / carriers_ + 1) * width_;
   std::byte* memory = levels_.scratch.block(0, 2 * kInFlight * room) + index % kInFlight * 2 * room;
   made.partial = memory;
   made.result = memory + room;

@@ -25,7 +25,8 @@ struct HierarchyOptions {
   std::shared_ptr<const ReduceKernels> kernels;
   std::vector<SelectionRow> tuned = {};  ///< Rows that come before the table, for between hosts.
   bool deterministic = false;
-  /// While one slice is between hosts, the next is reduced inside them.
+  /// While one slice is between hosts, the next is reduced inside them. Dense allreduces may use
+  /// shorter slices.
   std::size_t slice_bytes = std::size_t{8} << 20;
 };
 

@@ -84,9 +84,9 @@ TEST_CASE("phases: what goes on between hosts is told beside what goes on inside
         CHECK(values.back() == kRanks);
         CHECK((inside.all_ended() && wire.all_ended()));
         if (rank != 0) return;
-        CHECK(std::count(inside.lines.begin(), inside.lines.end(), "reduce inside hosts") == 4);
-        CHECK(std::count(inside.lines.begin(), inside.lines.end(), "gather inside hosts") == 4);
-        CHECK(std::count(wire.lines.begin(), wire.lines.end(), "between hosts") == 4);
+        CHECK(std::count(inside.lines.begin(), inside.lines.end(), "reduce inside hosts") == 5);
+        CHECK(std::count(inside.lines.begin(), inside.lines.end(), "gather inside hosts") == 5);
+        CHECK(std::count(wire.lines.begin(), wire.lines.end(), "between hosts") == 5);
       });
 }
 

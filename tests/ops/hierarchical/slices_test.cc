@@ -46,4 +46,29 @@ TEST_CASE("slices: the first error ends all") {
   CHECK(noted.steps.back() == "b1");
 }
 
+TEST_CASE("slices: all are cut from the whole in order, and none is longer than the longest") {
+  for (const std::size_t count : {0U, 1U, 7U, 1000U, 1001U, 1003U}) {
+    for (std::size_t slices = 1; slices < 9; ++slices) {
+      std::size_t at = 0;
+      for (std::size_t i = 0; i < slices; ++i) {
+        const Chunk slice = slice_chunk(count, slices, i);
+        CHECK(slice.begin == at);
+        CHECK(slice.count <= longest_slice(count, slices));
+        at += slice.count;
+      }
+      CHECK(at == count);
+    }
+  }
+}
+
+TEST_CASE("slices: the first and the last of several are short") {
+  CHECK(slice_count(15, 10) == 3);
+  CHECK(slice_count(14, 10) == 1);
+  CHECK(slice_count(80, 10) == 9);
+  CHECK(slice_chunk(1800, 6, 0).count == 100);
+  CHECK(slice_chunk(1800, 6, 1).count == 400);
+  CHECK(slice_chunk(1800, 6, 4).count == 400);
+  CHECK(slice_chunk(1800, 6, 5).count == 100);
+}
+
 }  // namespace ronde
