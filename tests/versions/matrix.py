@@ -133,7 +133,7 @@ def build(python, version, wheels):
     if wheels is None:
         wheels = folder / "wheel"
         call(python, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", wheels,
-             f"-Cbuild-dir={folder / 'build'}", ROOT, timeout=3600)  # fmt: skip
+             f"--config-settings=build-dir={folder / 'build'}", ROOT, timeout=3600)  # fmt: skip
     tag = f"cp{version.replace('.', '')}"
     found = list(Path(wheels).glob(f"ronde-*-{tag}-*.whl"))
     if not found:
