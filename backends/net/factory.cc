@@ -14,6 +14,7 @@
 #include "backends/net/link/connection_manager.h"
 #include "backends/net/link/descriptors.h"
 #include "backends/net/rendezvous/cards.h"
+#include "backends/net/rendezvous/routes.h"
 #include "backends/net/rendezvous/tcp_rendezvous.h"
 #include "backends/net/rendezvous/unix_rendezvous.h"
 #include "backends/net/transport/tcp_backend.h"
@@ -73,12 +74,6 @@ Party party_of(const Config& config, const ConnectOptions& options, Purpose purp
   return {purpose, config.rank, config.size, config.job_id, {}, introduce(options)};
 }
 
-std::vector<std::string> addresses_of(const Roster& roster) {
-  std::vector<std::string> addresses;
-  for (const auto& [rank, who] : roster) addresses.push_back(who.address);
-  return addresses;
-}
-
 /// A host that does not answer a new connection for so long cannot be reached.
 Duration reach_limit(const Config& config) {
   const bool limited = config.link_timeout > Duration::zero();
@@ -91,8 +86,7 @@ std::unique_ptr<Backend> data_plane(const Config& config, const Party& party,
   return std::make_unique<TcpBackend>(TcpBackendArgs{.party = party,
                                                      .secret = secret,
                                                      .manager = nullptr,
-                                                     .cards = {},
-                                                     .addresses = {},
+                                                     .routes = {},
                                                      .timeout = config.start_timeout});
 }
 
@@ -101,6 +95,17 @@ std::size_t cards_in_use(const Roster& roster) {
   std::size_t further = kMostCards;
   for (const auto& [rank, who] : roster) further = std::min(further, who.further_addresses.size());
   return 1 + further;
+}
+
+/// Over each of them.
+Routes routes_of(const RemoteJob& job) {
+  Routes routes{.cards = job.local, .addresses = {}};
+  routes.cards.resize(cards_in_use(job.roster));
+  for (const auto& [rank, who] : job.roster) {
+    auto& addresses = routes.addresses.emplace_back(std::vector{who.address});
+    addresses.insert(addresses.end(), who.further_addresses.begin(), who.further_addresses.end());
+  }
+  return routes;
 }
 
 /// Each has a connection with a peer.
@@ -129,17 +134,11 @@ std::unique_ptr<Backend> data_plane(const Config& config, const Party& party, co
       .party = party,
       .secret = job.secret,
       .manager = std::move(manager),
-      .cards = job.local,
-      .addresses = {},
+      .routes = routes_of(job),
       .timeout = reach_limit(config),
       .reconnect_limit = std::chrono::duration_cast<Duration>(config.reconnect_limit),
       .link_timeout = config.link_timeout,
       .observers = observers};
-  args.cards.resize(cards_in_use(job.roster));
-  for (const auto& [rank, who] : job.roster) {
-    auto& addresses = args.addresses.emplace_back(std::vector{who.address});
-    addresses.insert(addresses.end(), who.further_addresses.begin(), who.further_addresses.end());
-  }
   return std::make_unique<TcpBackend>(std::move(args));
 }
 
@@ -254,7 +253,7 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
     party.purpose = Purpose::kLink;
     args.remote = LinkArgs{.manager = manager,
                            .party = party,
-                           .addresses = addresses_of(job.roster),
+                           .routes = routes_of(job),
                            .timeout = reach_limit(config)};
   }
   auto channel = std::make_unique<JobChannel>(std::move(args));

@@ -18,9 +18,13 @@ constexpr std::chrono::seconds kGoodbyeLimit{1};
 /// Hosts acknowledge at once. One that does not, where links heal, is dialed again.
 constexpr std::chrono::seconds kSilentAfter{1};
 
+constexpr std::chrono::seconds kCardLimit{2};
+
+bool heals(const LossLimits& limits) { return limits.reconnect > Duration::zero(); }
+
 /// The limits for each link.
 LossLimits limits_of_link(LossLimits limits) {
-  if (limits.reconnect > Duration::zero()) limits.link = kSilentAfter;
+  if (heals(limits)) limits.link = kSilentAfter;
   return limits;
 }
 
@@ -30,13 +34,14 @@ LinkThread::LinkThread(const Topology& topology, LinkArgs args, LossLimits limit
     : topology_(topology),
       args_(std::move(args)),
       limits_(limits),
+      cards_(heals(limits) ? args_.routes.count() : 1),
       hooks_(std::move(hooks)),
       sink_{[this](TcpLink& link) { on_begin(link); },
             [this](TcpLink& from, const LinkHead& head, std::span<const std::byte> bytes) {
               on_message(from, head, bytes);
             },
             [this](TcpLink& link, Loss how, Duration silence) { on_end(link, how, silence); }},
-      peers_(topology, limits.reconnect > Duration::zero()) {
+      peers_(topology, heals(limits)) {
   arm_timer();
   {
     const SignalsBlocked blocked;
@@ -104,10 +109,18 @@ Status LinkThread::not_connected(Code code, const std::string& ranks, int first)
 void LinkThread::dial(int rank, TimePoint deadline) {
   if (!peers_.begin_dial(rank)) return;
   const LinkOutage* const outage = peers_.outage(rank);
-  if (outage != nullptr) deadline = outage->began + limits_.reconnect;
-  const auto endpoint = parse_endpoint(args_.addresses[static_cast<std::size_t>(rank)]);
-  if (endpoint.ok()) return args_.manager->dial(service_, rank, *endpoint, deadline);
-  asio::post(io_, [this, rank, why = endpoint.status()] { on_dial_failure(rank, why); });
+  deadlines_[rank] = outage == nullptr ? deadline : outage->began + limits_.reconnect;
+  if (outage != nullptr) ++card_;
+  dial_over_a_card(rank);
+}
+
+/// Each card has some time, where there are several.
+void LinkThread::dial_over_a_card(int rank) {
+  const auto route = args_.routes.to(rank, card_ % cards_);
+  TimePoint deadline = deadlines_[rank];
+  if (cards_ > 1) deadline = std::min(deadline, now() + kCardLimit);
+  if (route.ok()) return args_.manager->dial(service_, rank, *route, deadline);
+  asio::post(io_, [this, rank, why = route.status()] { on_dial_failure(rank, why); });
 }
 
 void LinkThread::send(int to, std::span<const std::byte> frame) {
@@ -205,6 +218,10 @@ void LinkThread::on_dial_failure(int rank, const Status& why) {
   bool broke = false;
   {
     const MutexLock lock(mutex_);
+    if (why.code() == Code::kTimeout && now() < deadlines_[rank] && peers_.needs_link(rank)) {
+      ++card_;
+      return dial_over_a_card(rank);
+    }
     peers_.dialed(rank);
     notify();
     if (!peers_.needs_link(rank)) return;

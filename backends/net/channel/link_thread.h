@@ -6,6 +6,7 @@
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -60,6 +61,7 @@ class LinkThread {
   void on_end(TcpLink& link, Loss how, Duration silence) RONDE_EXCLUDES(mutex_);
   void on_dial_failure(int rank, const Status& why) RONDE_EXCLUDES(mutex_);
   void dial(int rank, TimePoint deadline) RONDE_REQUIRES(mutex_);
+  void dial_over_a_card(int rank) RONDE_REQUIRES(mutex_);
   void learn(const LostRank& lost, const TcpLink* from) RONDE_EXCLUDES(mutex_);
   void lose(int rank, Loss how) RONDE_EXCLUDES(mutex_);
   bool spread(const LostRank& lost, const TcpLink* from) RONDE_REQUIRES(mutex_);
@@ -83,6 +85,7 @@ class LinkThread {
   const Topology& topology_;
   const LinkArgs args_;
   const LossLimits limits_;
+  const std::size_t cards_;  // that links may go over
   const LinkHooks hooks_;
   const LinkSink sink_;
   const FileDescriptor changed_ = make_event();  // for connect()
@@ -97,6 +100,8 @@ class LinkThread {
   Mutex mutex_;
   CondVar links_changed_;
   LinkPeers peers_ RONDE_GUARDED_BY(mutex_);
+  std::map<int, TimePoint> deadlines_ RONDE_GUARDED_BY(mutex_);  // of dials
+  std::size_t card_ RONDE_GUARDED_BY(mutex_) = 0;                // for the next dial
   bool connecting_ RONDE_GUARDED_BY(mutex_) = true;
   Status failure_ RONDE_GUARDED_BY(mutex_);  // of connecting
   bool closed_ = false;                      // the closing thread

@@ -31,6 +31,7 @@
 #include "backends/net/link/connection_manager.h"
 #include "backends/net/link/outage.h"
 #include "backends/net/rendezvous/handshake.h"
+#include "backends/net/rendezvous/routes.h"
 #include "backends/net/rendezvous/socket.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
@@ -63,9 +64,9 @@ struct LinkHooks {
 /// The way to the ranks of other hosts.
 struct LinkArgs {
   std::shared_ptr<ConnectionManager> manager;
-  Party party;                         ///< Of this rank, for links.
-  std::vector<std::string> addresses;  ///< Where each rank of the job accepts links.
-  Duration timeout{};                  ///< For one link.
+  Party party;         ///< Of this rank, for links.
+  Routes routes;       ///< All but the first: for links that heal.
+  Duration timeout{};  ///< For one link.
 };
 
 class LinkThread;

@@ -56,20 +56,13 @@ using CardNames = std::vector<std::string>;
 
 /// "eth0 (10.0.0.1)"; "the network" where the kernel chooses the card.
 CardNames names_of_cards(const TcpBackendArgs& args) {
-  if (args.cards.size() < 2) return {"the network"};
+  if (args.routes.count() < 2) return {"the network"};
   CardNames names;
-  for (const Endpoint& card : args.cards) {
+  for (const Endpoint& card : args.routes.cards) {
     const auto found = interface_with(card);
     names.push_back(found ? fmt::format("{} ({})", found->name, card.host()) : card.host());
   }
   return names;
-}
-
-/// The way between hosts. Of several cards, each connection starts at its own one's address.
-Result<Route> route_between(const TcpBackendArgs& args, const FailedRank& who, std::size_t card) {
-  const std::string& text = args.addresses[static_cast<std::size_t>(who.rank)][card];
-  RONDE_ASSIGN_OR_RETURN(const Endpoint to, parse_endpoint(text));
-  return args.cards.size() > 1 ? Route(to, args.cards[card]) : Route(to);
 }
 
 /// How long an outage may last. A card that dies among several shows by its silence alone, where
@@ -84,13 +77,14 @@ Result<std::unique_ptr<Transport>> make_transport(
     const std::shared_ptr<const TcpBackendArgs>& shared, const GroupSpec& group,
     const TcpTransportArgs& needs) {
   const TcpBackendArgs& args = *shared;
-  const bool plain_connections = args.reconnect_limit == Duration::zero() && args.cards.size() < 2;
+  const bool plain_connections =
+      args.reconnect_limit == Duration::zero() && args.routes.count() < 2;
   if (plain_connections || group.on_one_host()) {
     RONDE_ASSIGN_OR_RETURN(auto plain, TcpTransport::create(needs));
     return std::unique_ptr<Transport>(std::move(plain));
   }
   auto route = [shared](const FailedRank& who, std::size_t card) {
-    return route_between(*shared, who, card);
+    return shared->routes.to(who.rank, card);
   };
   RONDE_ASSIGN_OR_RETURN(
       auto healing,
@@ -131,7 +125,8 @@ Result<std::unique_ptr<Communicator>> TcpBackend::open(const GroupSpec& group, E
   auto address = [args = args_,
                   inside = group.on_one_host()](const FailedRank& who) -> Result<Endpoint> {
     if (inside) return endpoint_inside(*args, who);
-    return parse_endpoint(args->addresses[static_cast<std::size_t>(who.rank)].front());
+    RONDE_ASSIGN_OR_RETURN(const Route route, args->routes.to(who.rank, 0));
+    return route.to;
   };
   const TcpTransportArgs needs{.members = Members(group.rank, names_of(group)),
                                .party = party_for(*args_, group),

@@ -10,7 +10,7 @@
 
 #include "backends/net/link/connection_manager.h"
 #include "backends/net/rendezvous/handshake.h"
-#include "backends/net/rendezvous/socket.h"
+#include "backends/net/rendezvous/routes.h"
 #include "backends/net/transport/healing_transport.h"
 #include "core/base/mutex.h"
 #include "core/ports/backend.h"
@@ -22,11 +22,8 @@ namespace ronde::net {
 struct TcpBackendArgs {
   Party party;  ///< Of the job, with keys; purpose and context are set for each group.
   Secret secret;
-  std::shared_ptr<ConnectionManager> manager;  ///< Between hosts; null for a job of one host.
-  /// Of this rank, port 0; several: data is spread over them, and each is bound to its card.
-  std::vector<Endpoint> cards;
-  /// By rank of the job, then by card: where each accepts.
-  std::vector<std::vector<std::string>> addresses;
+  std::shared_ptr<ConnectionManager> manager;      ///< Between hosts; null for a job of one host.
+  Routes routes;                                   ///< Several: data is spread over them.
   Duration timeout{};                              ///< For one connection.
   Duration reconnect_limit{};                      ///< Between hosts; 0: connections do not heal.
   Duration link_timeout{};                         ///< For a card among several; 0: none.

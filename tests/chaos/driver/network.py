@@ -178,6 +178,7 @@ def card_dies(case: Case) -> None:
         job = prepare(case)
         job.environment.update(RONDE_NETWORK_INTERFACE="link0,link1", RONDE_RECONNECT_SECONDS="30")
         elements = case.random.choice([1000, 1_000_000, 4_000_000])
+        card = case.facts["card"] = case.random.choice(["link0", "link1"])
         comes_back = case.facts["comes_back"] = case.random.choice([False, True])
         job.environment["RONDE_LOG_LEVEL"] = "warning"
         arguments = ["steps", f"seed={case.seed}", f"elements={elements}", "run_ms=8000"]
@@ -186,10 +187,10 @@ def card_dies(case: Case) -> None:
         if job.wait_for("ready", everyone):
             time.sleep(case.random.uniform(0, 0.5))
             host = case.random.choice([0, 1])
-            hosts.run(host, "ip", "link", "set", "link1", "down")
+            hosts.run(host, "ip", "link", "set", card, "down")
             time.sleep(3)
             if comes_back:
-                hosts.run(host, "ip", "link", "set", "link1", "up")
+                hosts.run(host, "ip", "link", "set", card, "up")
         job.wait_for("done", everyone, 60)
         job.require_codes(job.finish(), {})
         warned = [rank for rank in everyone if "network card is left out" in job.errors(rank)]

@@ -42,8 +42,7 @@ Party party_of(int rank, Encryption encryption) {
 /// One rank of two, and all that its links deliver.
 class Rank {
  public:
-  Rank(int rank, FileDescriptor listener, std::vector<std::string> addresses, Duration reconnect,
-       Encryption encryption)
+  Rank(int rank, FileDescriptor listener, Routes routes, Duration reconnect, Encryption encryption)
       : topology_(two_hosts(rank)),
         manager_(ConnectionManager::create(std::move(listener), 2).value()) {
     LinkHooks hooks;
@@ -57,7 +56,7 @@ class Rank {
     links_.emplace(topology_,
                    LinkArgs{.manager = manager_,
                             .party = party_of(rank, encryption),
-                            .addresses = std::move(addresses),
+                            .routes = std::move(routes),
                             .timeout = seconds(10)},
                    LossLimits{.link = seconds(10), .freeze = {}, .reconnect = reconnect}, hooks);
   }
@@ -91,15 +90,15 @@ class Pair {
   explicit Pair(Encryption encryption, Duration reconnect = kReconnectLimit,
                 const std::function<std::size_t()>& reset_after = nullptr) {
     std::array<FileDescriptor, 2> listeners;
-    std::vector<std::string> addresses;
+    Routes routes;
     for (std::size_t rank = 0; rank < 2; ++rank) {
       listeners[rank] = listen_on(interface_endpoint("127.0.0.1").value()).value();
       relays[rank].emplace(local_endpoint(listeners[rank].get())->text());
       if (reset_after) relays[rank]->reset_after(reset_after);
-      addresses.push_back(relays[rank]->address());
+      routes.addresses.push_back({relays[rank]->address()});
     }
     for (std::size_t rank = 0; rank < 2; ++rank) {
-      ranks[rank].emplace(static_cast<int>(rank), std::move(listeners[rank]), addresses, reconnect,
+      ranks[rank].emplace(static_cast<int>(rank), std::move(listeners[rank]), routes, reconnect,
                           encryption);
     }
     auto other = std::async(std::launch::async, [this] { return connect(1); });

@@ -52,10 +52,10 @@ std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank,
   if (wires != Wires::kUnix) {
     args.manager =
         ConnectionManager::create(listeners.take(rank), listeners.ranks(), options.budget).value();
-    args.addresses = listeners.addresses();
+    args.routes.addresses = listeners.addresses();
   }
   if (has_two_cards(wires)) {
-    for (const char* card : kCards) args.cards.push_back(interface_endpoint(card).value());
+    for (const char* card : kCards) args.routes.cards.push_back(interface_endpoint(card).value());
   }
   args.link_timeout = options.link_timeout;
   args.timeout = options.timeout;
