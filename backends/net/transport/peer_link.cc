@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kTurnBytes = std::size_t{4} << 20;  // then the other direction has its turn
 constexpr int kTurns = 4;
+constexpr std::size_t kLongRead = std::size_t{64} << 10;  // more arrives while so much is copied
 
 /// Words of a connection are larger than any length.
 constexpr std::uint64_t kBegin = ~std::uint64_t{0};
@@ -220,7 +221,7 @@ Status PeerLink::receive_data(bool& blocked) {
   if (!rest.empty()) {
     const iovec piece{rest.data(), std::min(rest.size(), kTurnBytes)};
     RONDE_ASSIGN_OR_RETURN(const std::size_t got, link_.stream.receive({&piece, 1}));
-    blocked = got < piece.iov_len;  // poll() tells when more is there
+    blocked = got < std::min(piece.iov_len, kLongRead);  // poll() tells when more is there
     front.received += got;
   }
   if (front.received < front.data.size()) return {};
