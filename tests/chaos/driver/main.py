@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Callable
 
-from driver import deaths, disputes, flood, heal, network, surroundings
+from driver import deaths, disputes, flood, heal, network, surroundings, tamper
 from driver.case import Case
 from driver.sandbox import Sandbox
 
@@ -43,6 +43,7 @@ KINDS: dict[str, Fault] = {
         network.cut,
         heal.heal,
         network.card_dies,
+        tamper.tamper,
         flood.flood,
         surroundings.clock_jump,
         surroundings.cgroup,
