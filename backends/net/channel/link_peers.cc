@@ -30,18 +30,18 @@ std::optional<LostRank> read_loss(std::span<const std::byte> bytes, const Topolo
 }
 
 LinkPeers::LinkPeers(const Topology& topology, bool heals) : topology_(topology), heals_(heals) {
-  for (const int rank : watched_ranks(topology, {})) watch(rank);
+  for (const int rank : watched_ranks(topology, {})) of(rank).watched = true;
 }
 
 bool LinkPeers::send(int to, std::span<const std::byte> frame) {
-  Peer& peer = this->peer(to);
+  LinkPeer& peer = of(to);
   tell_news(peer);
   peer.session.send(LinkMessage::kFrame, frame);
   return !peer.session.needs_link();
 }
 
 /// The first messages to a rank.
-void LinkPeers::tell_news(Peer& peer) {
+void LinkPeers::tell_news(LinkPeer& peer) {
   if (std::exchange(peer.has_news, true)) return;
   for (const auto& [rank, lost] : lost_) {
     peer.session.send(LinkMessage::kLost, encode_wire(lost));
@@ -49,7 +49,7 @@ void LinkPeers::tell_news(Peer& peer) {
 }
 
 void LinkPeers::begin(TcpLink& link) {
-  Peer& peer = this->peer(link.rank());
+  LinkPeer& peer = of(link.rank());
   ++peer.open;
   const auto known = lost_.find(link.rank());
   if (known != lost_.end()) peer.held = !breaks(known->second.how);
@@ -60,7 +60,7 @@ void LinkPeers::begin(TcpLink& link) {
 
 /// A rank that dials again has found its other links broken. So the newest accepted one counts.
 void LinkPeers::greet(TcpLink& link, std::uint64_t received) {
-  LinkSession& session = peer(link.rank()).session;
+  LinkSession& session = of(link.rank()).session;
   if (heals_ && !link.dialed()) link.send({LinkMessage::kBegin, session.tell()});
   if (session.needs_link() || (heals_ && !link.dialed())) return use(link, received);
   (void)session.confirm(received);
@@ -68,7 +68,7 @@ void LinkPeers::greet(TcpLink& link, std::uint64_t received) {
 }
 
 void LinkPeers::use(TcpLink& link, std::uint64_t received) {
-  Peer& peer = this->peer(link.rank());
+  LinkPeer& peer = of(link.rank());
   tell_news(peer);
   peer.session.use(link, received);
   if (peer.outage) {
@@ -79,8 +79,8 @@ void LinkPeers::use(TcpLink& link, std::uint64_t received) {
 }
 
 void LinkPeers::part_with(TcpLink& link) {
-  LinkSession& session = peer(link.rank()).session;
-  if (!ends_now(peer(link.rank()))) return;
+  LinkSession& session = of(link.rank()).session;
+  if (!ends_now(of(link.rank()))) return;
   const bool last = session.link() == &link;
   const LinkMessage goodbye =
       leaving_ == Leaving::kAll ? LinkMessage::kGoodbye : LinkMessage::kClose;
@@ -88,17 +88,17 @@ void LinkPeers::part_with(TcpLink& link) {
 }
 
 void LinkPeers::answer(TcpLink& from) {
-  from.send({LinkMessage::kAnswer, peer(from.rank()).session.tell()});
+  from.send({LinkMessage::kAnswer, of(from.rank()).session.tell()});
 }
 
 void LinkPeers::beat(TcpLink& link) {
-  Peer& peer = this->peer(link.rank());
+  LinkPeer& peer = of(link.rank());
   if (ends_now(peer) || (!peer.watched && !peer.session.owes())) return;
   link.send({peer.watched ? LinkMessage::kHeartbeat : LinkMessage::kConfirm, peer.session.tell()});
 }
 
 bool LinkPeers::take(TcpLink& from, std::uint64_t number, std::size_t bytes) {
-  LinkSession& session = peer(from.rank()).session;
+  LinkSession& session = of(from.rank()).session;
   const bool is_new = session.take(number, bytes);
   if (session.owes_many()) from.send({LinkMessage::kConfirm, session.tell()});
   return is_new;
@@ -106,7 +106,7 @@ bool LinkPeers::take(TcpLink& from, std::uint64_t number, std::size_t bytes) {
 
 std::optional<LostRank> LinkPeers::end(TcpLink& link, Loss how, TimePoint since) {
   const int rank = link.rank();
-  Peer& peer = this->peer(rank);
+  LinkPeer& peer = of(rank);
   --peer.open;
   peer.session.drop(link);
   const bool may_heal = heals_ && (how == Loss::kClosed || how == Loss::kUnreachable);
@@ -116,7 +116,7 @@ std::optional<LostRank> LinkPeers::end(TcpLink& link, Loss how, TimePoint since)
   }
   const bool leaves =
       link.farewell() == LinkMessage::kClose || link.farewell() == LinkMessage::kGoodbye;
-  if (leaves) give_up(rank);                // it reads nothing any more
+  if (leaves) peer.give_up();               // it reads nothing any more
   if (ends_now(peer)) return std::nullopt;  // it has answered the goodbye
   if (link.farewell() == LinkMessage::kClose) peer.closing = true;
   const bool spare = link.farewell() == LinkMessage::kSpare && !peer.closing && !peer.held;
@@ -128,15 +128,10 @@ std::optional<LostRank> LinkPeers::end(TcpLink& link, Loss how, TimePoint since)
 }
 
 /// A rank that nobody here watches or lacks needs no link. Others have the news of it.
-void LinkPeers::begin_outage(Peer& peer, Loss how, TimePoint since) {
+void LinkPeers::begin_outage(LinkPeer& peer, Loss how, TimePoint since) {
   const bool needed = peer.watched || peer.session.has_kept() || ends_now(peer);
   if (!needed || !peer.session.needs_link() || peer.outage) return;
   peer.outage = LinkOutage{since, {}, how == Loss::kUnreachable ? "fell silent" : "broke"};
-}
-
-const LinkOutage* LinkPeers::outage(int rank) {
-  const auto& outage = peer(rank).outage;
-  return outage ? &*outage : nullptr;
 }
 
 std::vector<int> LinkPeers::broken() const {
@@ -147,11 +142,6 @@ std::vector<int> LinkPeers::broken() const {
   return ranks;
 }
 
-void LinkPeers::give_up(int rank) {
-  peer(rank).outage.reset();
-  peer(rank).session.give_up();
-}
-
 bool LinkPeers::learn(const LostRank& lost, const TcpLink* from) {
   if (!lost_.emplace(lost.rank, lost).second) return false;
   const auto bytes = encode_wire(lost);
@@ -160,8 +150,8 @@ bool LinkPeers::learn(const LostRank& lost, const TcpLink* from) {
     if (!peer.has_news || has_it || rank == lost.rank) continue;
     peer.session.send(LinkMessage::kLost, bytes);
   }
-  Peer& peer = this->peer(lost.rank);
-  give_up(lost.rank);
+  LinkPeer& peer = of(lost.rank);
+  peer.give_up();
   // A rank that leaves after a death has told its neighbours of it: they need no other way.
   if (breaks(lost.how) || !broken_) absent_.insert(lost.rank);
   peer.held = !breaks(lost.how) && peer.open > 0;
@@ -172,7 +162,7 @@ bool LinkPeers::learn(const LostRank& lost, const TcpLink* from) {
 std::vector<int> LinkPeers::mend() {
   mending_ = false;
   if (leaving_ != Leaving::kNo || is_lost(topology_.rank)) return {};
-  for (const int rank : watched_ranks(topology_, absent_)) watch(rank);
+  for (const int rank : watched_ranks(topology_, absent_)) of(rank).watched = true;
   std::vector<int> ranks;
   for (const auto& [rank, peer] : peers_) {
     if (peer.watched && peer.session.needs_link() && !is_lost(rank)) ranks.push_back(rank);
@@ -198,7 +188,7 @@ std::set<int> LinkPeers::unlinked() const {
 
 bool LinkPeers::all_ended() const {
   return std::ranges::all_of(peers_, [this](const auto& entry) {
-    const Peer& peer = entry.second;
+    const LinkPeer& peer = entry.second;
     const bool lacks = peer.session.has_kept() || peer.outage;
     return !ends_now(peer) || (peer.open == 0 && (broken_ || !lacks));
   });

@@ -107,17 +107,17 @@ Status LinkThread::not_connected(Code code, const std::string& ranks, int first)
 }
 
 void LinkThread::dial(int rank, TimePoint deadline) {
-  if (!peers_.begin_dial(rank)) return;
-  const LinkOutage* const outage = peers_.outage(rank);
-  deadlines_[rank] = outage == nullptr ? deadline : outage->began + limits_.reconnect;
-  if (outage != nullptr) ++card_;
+  LinkPeer& peer = peers_.of(rank);
+  if (std::exchange(peer.dialing, true)) return;
+  peer.dial_limit = peer.outage ? peer.outage->began + limits_.reconnect : deadline;
+  if (peer.outage) ++card_;
   dial_over_a_card(rank);
 }
 
 /// Each card has some time, where there are several.
 void LinkThread::dial_over_a_card(int rank) {
   const auto route = args_.routes.to(rank, card_ % cards_);
-  TimePoint deadline = deadlines_[rank];
+  TimePoint deadline = peers_.of(rank).dial_limit;
   if (cards_ > 1) deadline = std::min(deadline, now() + kCardLimit);
   if (route.ok()) return args_.manager->dial(service_, rank, *route, deadline);
   asio::post(io_, [this, rank, why = route.status()] { on_dial_failure(rank, why); });
@@ -132,8 +132,8 @@ void LinkThread::adopt(Link link) {
   const bool dialed = link.dialed;
   {
     const MutexLock lock(mutex_);
-    if (dialed) peers_.dialed(link.rank);
-    if (dialed && !peers_.needs_link(link.rank))
+    if (dialed) peers_.of(link.rank).dialing = false;
+    if (dialed && !peers_.of(link.rank).session.needs_link())
       return notify();  // the peer has dialed too; it uses that one
   }
   links_.push_back({std::make_unique<TcpLink>(io_, std::move(link), sink_),
@@ -158,7 +158,8 @@ void LinkThread::on_message(TcpLink& from, const LinkHead& head, std::span<const
       peers_.greet(from, head.number);
       return notify();
     case LinkMessage::kHeartbeat:
-      return peers_.watch(from.rank());
+      peers_.of(from.rank()).watched = true;
+      return;
     case LinkMessage::kGoodbye:
     case LinkMessage::kClose:
     case LinkMessage::kSpare:
@@ -175,8 +176,8 @@ bool LinkThread::take_number(TcpLink& from, const LinkHead& head, std::size_t by
     const MutexLock lock(mutex_);
     if (is_numbered(head.kind)) {
       if (peers_.take(from, head.number, bytes)) return true;
-      right = !peers_.lacks_some(from.rank(), head.number);
-    } else if (peers_.confirm(from.rank(), head.number)) {
+      right = !peers_.of(from.rank()).session.lacks_some(head.number);
+    } else if (peers_.of(from.rank()).session.confirm(head.number)) {
       return true;
     }
   }
@@ -199,11 +200,12 @@ void LinkThread::on_end(TcpLink& link, Loss how, Duration silence) {
   bool is_news = false;
   {
     const MutexLock lock(mutex_);
-    const bool was_broken = peers_.outage(rank) != nullptr;
+    const LinkPeer& peer = peers_.of(rank);
+    const bool was_broken = peer.outage.has_value();
     lost = peers_.end(link, how, now() - silence);
-    if (!was_broken && peers_.outage(rank) != nullptr && rank < topology_.rank) dial(rank, {});
+    if (peer.outage && !was_broken && rank < topology_.rank) dial(rank, {});
     known = peers_.is_lost(rank);
-    is_news = !peers_.is_closing(rank);
+    is_news = !peer.closing;
     notify();
   }
   if (!lost) return;
@@ -218,15 +220,17 @@ void LinkThread::on_dial_failure(int rank, const Status& why) {
   bool broke = false;
   {
     const MutexLock lock(mutex_);
-    if (why.code() == Code::kTimeout && now() < deadlines_[rank] && peers_.needs_link(rank)) {
+    LinkPeer& peer = peers_.of(rank);
+    const bool needed = peer.session.needs_link();
+    if (needed && why.code() == Code::kTimeout && now() < peer.dial_limit) {
       ++card_;
       return dial_over_a_card(rank);
     }
-    peers_.dialed(rank);
+    peer.dialing = false;
     notify();
-    if (!peers_.needs_link(rank)) return;
-    if (peers_.ends_now(rank)) return peers_.give_up(rank);
-    broke = peers_.outage(rank) != nullptr;
+    if (!needed) return;
+    if (peers_.ends_now(peer)) return peer.give_up();
+    broke = peer.outage.has_value();
     if (connecting_) {
       failure_ = not_connected(why.code(), fmt::format("{} ({})", rank, why.message()), rank);
       return;
@@ -245,7 +249,7 @@ void LinkThread::lose(int rank, Loss how) {
 void LinkThread::learn(const LostRank& lost, const TcpLink* from) {
   {
     const MutexLock lock(mutex_);
-    if (!spread(lost, from) || !peers_.may_report(lost.rank)) return;
+    if (!spread(lost, from) || peers_.of(lost.rank).held) return;
   }
   report(lost);
   if (breaks(lost.how)) mend_tree();

@@ -6,7 +6,6 @@
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
 #include <list>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -38,7 +37,7 @@ class LinkThread {
   void pass_on(const LostRank& lost) RONDE_EXCLUDES(mutex_);
   bool is_linked(int rank) RONDE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    return peers_.is_open(rank);
+    return peers_.of(rank).is_heard();
   }
   bool deliver(const LinkEvents& events) { return items_.deliver(events); }
   void close() noexcept RONDE_EXCLUDES(mutex_);
@@ -78,7 +77,7 @@ class LinkThread {
   void heal() RONDE_EXCLUDES(mutex_);
   [[nodiscard]] bool is_watched(int rank) RONDE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    return peers_.is_watched(rank);
+    return peers_.of(rank).watched;
   }
 
   const pid_t process_ = ::getpid();
@@ -100,8 +99,7 @@ class LinkThread {
   Mutex mutex_;
   CondVar links_changed_;
   LinkPeers peers_ RONDE_GUARDED_BY(mutex_);
-  std::map<int, TimePoint> deadlines_ RONDE_GUARDED_BY(mutex_);  // of dials
-  std::size_t card_ RONDE_GUARDED_BY(mutex_) = 0;                // for the next dial
+  std::size_t card_ RONDE_GUARDED_BY(mutex_) = 0;  // for the next dial
   bool connecting_ RONDE_GUARDED_BY(mutex_) = true;
   Status failure_ RONDE_GUARDED_BY(mutex_);  // of connecting
   bool closed_ = false;                      // the closing thread
