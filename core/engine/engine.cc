@@ -49,6 +49,7 @@ Engine::Engine(EngineOptions options)
                .membership = membership_},
               options_.on_clock),
       progress_({.channel = channel_,
+                 .abort = *options_.abort,
                  .intake = intake_,
                  .router = router_,
                  .outbox = outbox_,

@@ -14,7 +14,7 @@
 namespace ronde {
 namespace {
 
-/// How often a waiting caller checks for interrupts.
+/// How often a wait checks for interrupts, and for failures of other ranks.
 constexpr auto kInterruptSlice = std::chrono::milliseconds(50);
 /// A peer that does not poll is woken when it has not answered for so long.
 constexpr auto kKickAfter = std::chrono::microseconds(8);
@@ -26,6 +26,17 @@ void pause() noexcept {
 #if defined(__x86_64__)
   _mm_pause();
 #endif
+}
+
+/// A check for waits that does its work only once in a slice.
+template <typename Check>
+auto every_slice(Check check) {
+  return [check = std::move(check), next = now() + kInterruptSlice]() mutable {
+    const TimePoint time = now();
+    if (time < next) return;
+    next = time + kInterruptSlice;
+    check();
+  };
 }
 
 }  // namespace
@@ -71,13 +82,11 @@ Status Driver::wait_until(const Predicate& done, const WaitOptions& options) {
 /// delays it until the caller is interrupted or its deadline passes, the job fails.
 void Driver::drive_for(const Predicate& done, const WaitOptions& options, std::uint64_t ignored,
                        TimePoint until) {
-  TimePoint next = now() + kInterruptSlice;
-  const WaitCheck check(parts_.abort, [&] {
-    if (now() < next) return;
-    next = now() + kInterruptSlice;
-    const bool late = now() >= options.deadline;
-    if (late || !interrupts_.check(options, ignored).ok()) give_up(late);
-  });
+  const WaitCheck check(parts_.abort, every_slice([&] {
+                          parts_.progress.look_for_failure();
+                          const bool late = now() >= options.deadline;
+                          if (late || !interrupts_.check(options, ignored).ok()) give_up(late);
+                        }));
   // A caller with a near deadline must be able to leave the work behind.
   parts_.progress.set_may_run(options.deadline - now() >= options_.far_deadline);
   drive(done, until, WhenIdle::kSleep);
@@ -99,7 +108,11 @@ void Driver::help(const Operation& operation, TimePoint until) {
     return;
   }
   parts_.progress.set_may_run(true);
-  drive([&] { return operation.done(); }, until, WhenIdle::kLeave);
+  {
+    const WaitCheck check(parts_.abort,
+                          every_slice([this] { parts_.progress.look_for_failure(); }));
+    drive([&] { return operation.done(); }, until, WhenIdle::kLeave);
+  }
   parts_.progress.set_may_run(false);
   inline_driving_.learn(operation.done());
   release_role();
@@ -162,7 +175,11 @@ void Driver::background_main() {
 /// Takes steps until there is nothing to do, gives the role up and sleeps.
 void Driver::background_turn() {
   parts_.progress.set_may_run(true);  // no caller waits in this thread
-  while (parts_.progress.step()) {
+  {
+    const WaitCheck check(parts_.abort,
+                          every_slice([this] { parts_.progress.look_for_failure(); }));
+    while (parts_.progress.step()) {
+    }
   }
   const std::uint32_t ticket = parts_.channel.prepare_wait(Sleeper::kBackground);
   const bool sleep = parts_.role.may_sleep(Sleeper::kBackground) && !parts_.progress.step();

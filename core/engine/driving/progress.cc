@@ -10,6 +10,7 @@ namespace ronde {
 
 bool Progress::step() {
   bool progressed = parts_.intake.run();
+  progressed |= held_.deliver(parts_.router);  // before what has come since
   progressed |= parts_.channel.poll(parts_.router);
   progressed |= parts_.queues.come_due();
   if (!progressed) return false;
@@ -34,7 +35,13 @@ void Progress::run_agreed() {
   parts_.queues.send_negotiations(parts_.outbox);  // the coordinator let paced bundles go
   // Peers must know of the whole agreement before this thread may be busy with it.
   const bool told = parts_.channel.kick();
+  runs_ = true;
   parts_.queues.run_agreed(may_run_ && told);
+  runs_ = false;
+}
+
+void Progress::look_for_failure() {
+  if (runs_) parts_.channel.poll(held_);
 }
 
 bool Progress::collect_agreed() {

@@ -4,7 +4,9 @@
 #include <functional>
 #include <utility>
 
+#include "core/base/abort.h"
 #include "core/engine/driving/intake.h"
+#include "core/engine/peers/held_frames.h"
 #include "core/engine/peers/outbox.h"
 #include "core/engine/peers/router.h"
 #include "core/engine/queues/launch_coordinator.h"
@@ -19,6 +21,7 @@ class Progress {
   /// What a step moves on. All outlive it.
   struct Parts {
     ControlChannel& channel;
+    AbortToken& abort;
     Intake& intake;
     Router& router;
     Outbox& outbox;
@@ -28,13 +31,16 @@ class Progress {
 
   /// `on_stall`: see EngineOptions::on_stall; may be empty.
   Progress(const Parts& parts, std::function<void()> on_stall)
-      : parts_(parts), on_stall_(std::move(on_stall)) {}
+      : parts_(parts), on_stall_(std::move(on_stall)), held_(parts.abort) {}
 
   /// Takes one step; false where there was nothing to do.
   /// Blocks: only for agreed work that it runs, see set_may_run().
   bool step();
   /// Whether steps may run small agreed work in this thread. Otherwise the queue's thread runs it.
   void set_may_run(bool may_run) noexcept { may_run_ = may_run; }
+  /// Takes in what has come while a step runs agreed work: a failure of the job ends its waits.
+  /// Does nothing at other times.
+  void look_for_failure();
   /// Looks up when a step has something to do although nothing comes in, and returns it.
   TimePoint update_deadline() {
     parts_.queues.update_deadline();
@@ -51,6 +57,8 @@ class Progress {
   const Parts parts_;
   const std::function<void()> on_stall_;
   bool may_run_ = false;
+  bool runs_ = false;  // agreed work, in this thread perhaps
+  HeldFrames held_;
 };
 
 }  // namespace ronde

@@ -105,6 +105,7 @@ struct EngineParts {
                   return std::optional(std::vector(question.rbegin(), question.rend()));
                 }};
   Progress progress{{.channel = channel,
+                     .abort = *abort,
                      .intake = intake,
                      .router = router,
                      .outbox = outbox,

@@ -163,6 +163,30 @@ TEST_CASE("Engine: a caller stuck in work that it does itself still hears of int
   CHECK(engine.job_status().code() == Code::kInterrupted);
 }
 
+TEST_CASE("Engine: a caller stuck in work that it does itself hears of other ranks' failures") {
+  EngineJob job(2);
+  run_ranks(2, [&](int r) {
+    EngineRank rank(job, r);
+    std::thread::id ran{};
+    std::unique_ptr<Executor> executor = std::make_unique<StuckExecutor>();
+    if (r == 1) executor = std::make_unique<NotingExecutor>(ran);
+    rank.engine->add_set(1, {0, 1}, std::move(executor));
+    std::vector<float> values(4);
+    Submission submission = sum_of("stuck", values);
+    submission.caller_waits = true;
+    const auto operation = rank.engine->submit(1, std::move(submission));
+    REQUIRE(operation.ok());
+    WaitOptions options;
+    const TimePoint limit = now() + std::chrono::seconds(20);
+    options.interrupt = [limit] {
+      return now() < limit ? Status() : Status(Code::kInterrupted, "it has not heard");
+    };
+    const Status status = rank.engine->wait(*operation, options);
+    if (r == 1) rank.engine->fail(Status(Code::kUnavailable, "the data plane broke"));
+    CHECK((r == 1 || status.message() == "the data plane broke"));
+  });
+}
+
 TEST_CASE("Engine: a caller with a deadline leaves stuck work to the queue's thread") {
   EngineJob job(1);
   EngineRank rank(job, 0);
