@@ -90,8 +90,6 @@ class Ranks:
                     text=True,
                 )
             )
-        for rank in range(self.size):
-            self.hear(rank)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -104,6 +102,11 @@ class Ranks:
             process.kill()
             process.wait()
         self.folder.cleanup()
+
+    def wait(self) -> None:
+        """Waits until all ranks are ready."""
+        for rank in range(self.size):
+            self.hear(rank)
 
     def hear(self, rank: int) -> list[int]:
         """The numbers of a rank's next line."""
@@ -192,20 +195,30 @@ def limit(hosts: TwoHosts, rate: str) -> None:
             raise SystemExit(f"tc cannot limit a link to {rate!r}")
 
 
+def positive(text: str) -> int:
+    """A number of at least 1."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
 def main() -> None:
-    """Prints two lines for each rate and mode."""
+    """Prints four lines for each rate and mode."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", nargs="+", default=["300mbit", "1gbit", "2.5gbit"], help="as tc")
     parser.add_argument("--encryption", nargs="+", choices=["off", "on"], default=["off", "on"])
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--megabytes", type=int, default=64, help="of the tensor, 2^20 bytes each")
-    parser.add_argument("--ranks", type=int, default=2, help="on each host")
+    parser.add_argument("--rounds", type=positive, default=9)
+    parser.add_argument(
+        "--megabytes", type=positive, default=64, help="of the tensor, of 2^20 bytes"
+    )
+    parser.add_argument("--ranks", type=positive, default=2, help="on each host")
     options = parser.parse_args()
     for rate in options.rate:
         with TwoHosts() as hosts:
             limit(hosts, rate)
             for encryption in options.encryption:
                 with Ranks(hosts, options, encryption) as ranks:
+                    ranks.wait()
                     say(rate, encryption, ranks, measure(hosts, ranks, options.rounds))
 
 
