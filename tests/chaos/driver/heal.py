@@ -39,13 +39,24 @@ def _connections(hosts: TwoHosts, least_bytes: int) -> list[tuple[str, str]]:
     return found
 
 
+def _wait_for_reset(hosts: TwoHosts) -> None:
+    """Until a packet has met its rule: ranks that compute for a moment send none."""
+    command = [*hosts.prefix(0), "nft", "list", "table", "inet", "heal"]
+    deadline = time.monotonic() + CUT_S
+    met = False
+    while not met and time.monotonic() < deadline:
+        time.sleep(0.2)
+        said = subprocess.run(command, capture_output=True, text=True).stdout
+        met = any(int(packets) for packets in re.findall(r"packets (\d+)", said))
+
+
 def break_network(hosts: TwoHosts, how: str) -> bool:
     """Breaks the network in this way for a while; whether this machine can do that."""
     if how.startswith("reset"):
         ends = _connections(hosts, 0 if how == "reset all" else DATA_BYTES)
         rules = (f"tcp sport {mine} tcp dport {theirs}" for mine, theirs in ends)
-        could = [_rules(hosts, 0, f"{rule} reject with tcp reset") for rule in rules]
-        time.sleep(0.2)
+        could = [_rules(hosts, 0, f"{rule} counter reject with tcp reset") for rule in rules]
+        _wait_for_reset(hosts)
     else:
         senders = {"one-way": (0,), "other-way": (1,)}.get(how, (0, 1))
         could = [_rules(hosts, host, "oifname link0 drop") for host in senders]
