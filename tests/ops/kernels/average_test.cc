@@ -2,6 +2,7 @@
 // sum, and by the rest after it.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -111,6 +112,50 @@ TEST_CASE(
       }
       INFO("shift ", shift);
       CHECK(wrong == 0);
+    }
+  });
+}
+
+/// Where the mean of two inputs goes, and one element whose sum overflows.
+struct MeanCase {
+  std::size_t count;
+  std::size_t large;  // count: none
+  int to;             // 0 and 1: over that input; 2: apart; 3: apart, streamed
+};
+
+int wrong_means(const ReduceKernels& kernels, const MeanCase& what) {
+  std::vector<float> values[3];
+  for (auto& some : values) some.resize(what.count + 1);
+  std::vector<float> want(what.count);
+  for (std::size_t i = 0; i < what.count; ++i) {
+    values[0][i + 1] = i == what.large ? 3e38F : static_cast<float>(i) + 0.25F;
+    values[1][i + 1] = i == what.large ? 2.5e38F : static_cast<float>(3 * i);
+    want[i] = static_cast<float>((double{values[0][i + 1]} + double{values[1][i + 1]}) / 2);
+  }
+  float* const out = values[std::min(what.to, 2)].data() + 1;  // not aligned to a vector
+  const void* inputs[] = {values[0].data() + 1, values[1].data() + 1};
+  const Reduction mean{.dtype = DType::kFloat32, .op = ReduceOp::kSum, .scaling = {1.0, 0.5}};
+  if (what.to == 3) {
+    kernels.reduce_streaming(mean, inputs, out, what.count);
+  } else {
+    kernels.reduce(mean, inputs, out, what.count);
+  }
+  int wrong = 0;
+  for (std::size_t i = 0; i < what.count; ++i) wrong += out[i] == want[i] ? 0 : 1;
+  return wrong;
+}
+
+TEST_CASE("average: means of two float32 are right in place and apart, wherever a sum overflows") {
+  test::for_each_target([](const ReduceKernels& kernels) {
+    for (const std::size_t count : {1UL, 3UL, 4UL, 16UL, 17UL, 64UL, 79UL, 130UL, 257UL}) {
+      for (const std::size_t large : {std::size_t{0}, count / 2, count - 1, count}) {
+        for (int to = 0; to < 4; ++to) {
+          CAPTURE(count);
+          CAPTURE(large);
+          CAPTURE(to);
+          CHECK(wrong_means(kernels, {count, large, to}) == 0);
+        }
+      }
     }
   });
 }
