@@ -152,6 +152,15 @@ Result<std::vector<HostRanks>> place_ranks(const std::vector<HostSlots>& hosts, 
   return placed;
 }
 
+std::vector<std::string> host_names(const std::vector<HostRanks>& stretches) {
+  std::vector<std::string> names;
+  std::set<std::string_view> known;
+  for (const HostRanks& stretch : stretches) {
+    if (known.insert(stretch.name).second) names.push_back(stretch.name);
+  }
+  return names;
+}
+
 Result<std::vector<HostSlots>> read_hostfile(const std::string& path, int slots) {
   std::ifstream file(path);
   std::stringstream text;

@@ -17,12 +17,16 @@ struct HostSlots {
   bool operator==(const HostSlots&) const = default;
 };
 
-/// The ranks of one host: first_rank .. first_rank + ranks - 1.
+/// Ranks of one host: first_rank .. first_rank + ranks - 1.
 struct HostRanks {
   std::string name;
   int first_rank = 0;
   int ranks = 0;
 };
+
+/// The names of the hosts, each once, in ascending order of their lowest ranks. `stretches` holds
+/// all ranks in order; a host may have several.
+std::vector<std::string> host_names(const std::vector<HostRanks>& stretches);
 
 /// Reads "a:2,b,[::1]:4"; a host without a number has `slots`.
 /// Errors: kInvalidArgument naming the entry and what is allowed; a host named twice.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <map>
 #include <string_view>
 
 #include "bindings/cli/launch/this_host.h"
@@ -60,14 +61,23 @@ int hosts_with(const std::vector<HostRanks>& hosts, std::size_t end, int local_r
                     [local_rank](const HostRanks& host) { return host.ranks > local_rank; }));
 }
 
-/// "8x64" or "8x3,4": the ranks of each host.
-std::string ranks_of_hosts(const std::vector<HostRanks>& hosts) {
+/// "8x64", "8x3,4x1", or "2x2,1@0" where the first host has one rank more at the end.
+std::string ranks_of_hosts(const std::vector<HostRanks>& stretches) {
+  std::map<std::string_view, std::size_t> known;
   std::vector<std::string> entries;
-  for (auto host = hosts.begin(); host != hosts.end();) {
-    const auto next = std::find_if(
-        host, hosts.end(), [&](const HostRanks& other) { return other.ranks != host->ranks; });
-    entries.push_back(fmt::format("{}x{}", host->ranks, next - host));
-    host = next;
+  for (auto next = stretches.begin(); next != stretches.end();) {
+    const auto first = next;
+    const auto [host, is_new] = known.try_emplace(first->name, known.size());
+    ++next;
+    if (!is_new) {
+      entries.push_back(fmt::format("{}@{}", first->ranks, host->second));
+      continue;
+    }
+    while (next != stretches.end() && next->ranks == first->ranks &&
+           known.try_emplace(next->name, known.size()).second) {
+      ++next;
+    }
+    entries.push_back(fmt::format("{}x{}", first->ranks, next - first));
   }
   return fmt::format("{}", fmt::join(entries, ","));
 }
@@ -125,15 +135,19 @@ EnvironmentList job_environment(const std::string& job_id, const Rendezvous& ren
   return list;
 }
 
-std::string rendezvous_tree(const std::vector<HostRanks>& hosts,
-                            const std::vector<Rendezvous>& places, std::size_t host) {
-  const auto place = [&](std::size_t index) {
-    return join_host_port(places[index].address, places[index].rendezvous_port);
+std::vector<std::string> rendezvous_trees(const std::vector<HostRanks>& stretches,
+                                          const std::vector<Rendezvous>& places) {
+  const std::string ranks = ranks_of_hosts(stretches);
+  const auto place = [&](std::size_t host) {
+    return join_host_port(places[host].address, places[host].rendezvous_port);
   };
-  std::string text = fmt::format("RONDE_RENDEZVOUS_TREE={} {}", ranks_of_hosts(hosts), place(host));
-  const int above = leader_above(static_cast<int>(host));
-  if (above >= 0) text += " " + place(static_cast<std::size_t>(above));
-  return text;
+  std::vector<std::string> trees;
+  for (std::size_t host = 0; host < places.size(); ++host) {
+    std::string& text = trees.emplace_back(ranks + " " + place(host));
+    const int above = leader_above(static_cast<int>(host));
+    if (above >= 0) text += " " + place(static_cast<std::size_t>(above));
+  }
+  return trees;
 }
 
 void forget_own_rank() {

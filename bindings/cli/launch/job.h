@@ -29,10 +29,11 @@ EnvironmentList rank_environment(const std::vector<HostRanks>& hosts, std::size_
 EnvironmentList job_environment(const std::string& job_id, const Rendezvous& rendezvous,
                                 bool several_hosts);
 
-/// The variable that says where the ranks of `hosts[host]` meet, and where those of the host above
-/// it do: RONDE_RENDEZVOUS_TREE. `places` has one for each host.
-std::string rendezvous_tree(const std::vector<HostRanks>& hosts,
-                            const std::vector<Rendezvous>& places, std::size_t host);
+/// RONDE_RENDEZVOUS_TREE of each host: where its ranks meet, and where those of the host above it
+/// do. `stretches` holds all ranks in order; a host may have several. `places` has one for each
+/// host, in the order in which `stretches` first name them.
+std::vector<std::string> rendezvous_trees(const std::vector<HostRanks>& stretches,
+                                          const std::vector<Rendezvous>& places);
 
 /// Removes the variables by which a launcher has told this process that it is a rank, so that a job
 /// which it starts has none of them. Call from the only thread of the process.

@@ -68,6 +68,9 @@ class Launcher {
     return options_.through_mpirun ? "mpirun" : fmt::format("rank {}", rank);
   }
   void say(const std::string& text) { console_.say(text); }
+  [[nodiscard]] std::size_t index_of(const Host& host) const {
+    return static_cast<std::size_t>(&host - hosts_.data());
+  }
   void say_if_verbose(const std::string& text) {
     if (options_.verbose) say(text);
   }
@@ -87,8 +90,7 @@ class Launcher {
   TimePoint start_deadline_ = kForever;
   TimePoint uneven_deadline_ = kForever;  ///< The ranks that still run are listed then, once.
   bool uneven_seen_ = false;
-  RendezvousProbe probe_{options_, hosts_,
-                         [this](const std::string& text) { say_if_verbose(text); }};
+  std::optional<RendezvousProbe> probe_;  ///< Once all agents have answered.
   bool ranks_started_ = false;
   bool input_open_ = false;  ///< Standard input is passed on to a rank.
   int exit_status_ = 0;
@@ -105,18 +107,23 @@ Status Launcher::start_agents() {
 }
 
 void Launcher::probe_rendezvous() {
-  if (probe_.sent() || exit_status_ != 0) return;
+  if (probe_ || exit_status_ != 0) return;
   agents_.start_further();
   for (const Host& host : hosts_) {
     if (!host.link.greeted()) return;
   }
-  probe_.send();
+  const RendezvousProbe& probe = probe_.emplace(
+      RendezvousProbe::Args{.hosts = host_names(options_.hosts),
+                            .interface = options_.network_interface,
+                            .first_alone = options_.through_mpirun,
+                            .say_if_verbose = [this](const auto& text) { say_if_verbose(text); }});
+  for (std::size_t i = 0; i < probe.asked(); ++i) hosts_[i].link.send(encode(probe.question(i)));
 }
 
 void Launcher::start_ranks() {
   start_deadline_ = kForever;
   ranks_started_ = true;
-  const std::vector<Rendezvous> places = probe_.places();
+  const std::vector<Rendezvous> places = probe_->places();
   if (options_.through_mpirun) {
     say_if_verbose(fmt::format("{}", fmt::join(options_.command, " ")));
     hosts_.front().link.send(encode(mpirun_start_message(options_, places.front())));
@@ -187,7 +194,7 @@ void Launcher::on_time(TimePoint time) {
 
 void Launcher::give_up_starting() {
   for (const Host& host : hosts_) {
-    if (probe_.sent() ? probe_.has_answer(host) : host.link.greeted()) continue;
+    if (probe_ ? probe_->has_answer(index_of(host)) : host.link.greeted()) continue;
     fail(1, fmt::format("{} did not answer within {} s (--start-timeout)", host.name(),
                         static_cast<double>(options_.start_timeout.count()) / 1000));
   }
@@ -236,11 +243,14 @@ void Launcher::on_frame(Host& host, const Frame& frame) {
 }
 
 void Launcher::on_probed(const Host& host, const Frame& frame) {
-  if (const Status status = probe_.take(host, frame); !status.ok()) {
+  if (!probe_) return;
+  const auto message = decode<ProbedMessage>(frame.payload);
+  ProbedMessage answer = message.ok() ? *message : ProbedMessage{message.status().message(), {}};
+  if (const Status status = probe_->take(index_of(host), std::move(answer)); !status.ok()) {
     fail(1, status.message());
     return cut_off();
   }
-  if (probe_.complete() && !ranks_started_ && exit_status_ == 0) start_ranks();
+  if (probe_->complete() && !ranks_started_ && exit_status_ == 0) start_ranks();
 }
 
 void Launcher::on_output(const Frame& frame) {

@@ -2,52 +2,40 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "core/protocol/tree.h"
 
 namespace ronde {
 
 /// Names the hosts whose ranks connect to this one, and the one above it; for rank 0's all others.
-ProbeMessage RendezvousProbe::probe_of(int host) const {
-  const auto count = static_cast<int>(hosts_.size());
+ProbeMessage RendezvousProbe::question(std::size_t host) const {
+  const auto number = static_cast<int>(host);
+  const auto count = static_cast<int>(args_.hosts.size());
   ProbeMessage probe;
   const auto add = [&](int other) {
-    probe.towards.push_back(hosts_[static_cast<std::size_t>(other)].ranks->name);
+    probe.towards.push_back(args_.hosts[static_cast<std::size_t>(other)]);
   };
-  if (host == 0) {
+  if (number == 0) {
     for (int other = 1; other < count; ++other) add(other);
   } else {
-    for (const int below : leaders_below(host, count)) add(below);
-    add(leader_above(host));
+    for (const int below : leaders_below(number, count)) add(below);
+    add(leader_above(number));
   }
-  if (!probe.towards.empty()) probe.interface = options_.network_interface;
+  if (!probe.towards.empty()) probe.interface = args_.interface;
   return probe;
 }
 
-void RendezvousProbe::send() {
-  waiting_ = options_.through_mpirun ? 1 : hosts_.size();
-  answers_.resize(waiting_);
-  for (std::size_t i = 0; i < waiting_; ++i) {
-    hosts_[i].link.send(encode(probe_of(static_cast<int>(i))));
-  }
-}
-
-Status RendezvousProbe::take(const Host& host, const Frame& frame) {
-  const std::size_t index = index_of(host);
-  if (index >= answers_.size() || answers_[index]) return {};
-  const auto message = decode<ProbedMessage>(frame.payload);
-  ProbedMessage answer = message.ok() ? *message : ProbedMessage{message.status().message(), {}};
+Status RendezvousProbe::take(std::size_t host, ProbedMessage answer) {
+  if (host >= asked() || answers_[host]) return {};
   if (!answer.error.empty()) {
-    if (index == 0) return {Code::kUnavailable, answer.error};
-    say_if_verbose_(fmt::format("{}: {}: all ranks meet at rank 0", host.name(), answer.error));
+    if (host == 0) return {Code::kUnavailable, answer.error};
+    args_.say_if_verbose(
+        fmt::format("{}: {}: all ranks meet at rank 0", args_.hosts[host], answer.error));
   }
-  answers_[index] = std::move(answer);
-  --waiting_;
+  answers_[host] = std::move(answer);
+  ++answered_;
   return {};
-}
-
-bool RendezvousProbe::has_answer(const Host& host) const {
-  const std::size_t index = index_of(host);
-  return index < answers_.size() && answers_[index].has_value();
 }
 
 std::vector<Rendezvous> RendezvousProbe::places() const {

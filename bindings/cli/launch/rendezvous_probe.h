@@ -7,47 +7,47 @@
 #include <string>
 #include <vector>
 
-#include "bindings/cli/launch/agent_link.h"
 #include "bindings/cli/launch/job.h"
-#include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/messages.h"
 #include "core/base/status.h"
 
 namespace ronde {
 
-/// The questions to the hosts of a job, and their answers. Threads: one.
+/// The questions to the hosts of a job or an epoch, and their answers. The caller carries both.
+/// Hosts are numbered in ascending order of their lowest ranks. Threads: one.
 class RendezvousProbe {
  public:
-  /// All outlive it.
-  RendezvousProbe(const LaunchOptions& options, std::vector<Host>& hosts,
-                  std::function<void(const std::string& text)> say_if_verbose)
-      : options_(options), hosts_(hosts), say_if_verbose_(std::move(say_if_verbose)) {}
+  struct Args {
+    std::vector<std::string> hosts;  ///< Their names.
+    std::string interface;           ///< As LaunchOptions::network_interface.
+    bool first_alone = false;        ///< Only the first host is asked.
+    /// Takes a sentence that --verbose prints.
+    std::function<void(const std::string& text)> say_if_verbose;
+  };
+  explicit RendezvousProbe(Args args)
+      : args_(std::move(args)), answers_(args_.first_alone ? 1 : args_.hosts.size()) {}
 
-  /// Asks every host, or under mpirun the first alone.
-  void send();
-  [[nodiscard]] bool sent() const noexcept { return !answers_.empty(); }
+  [[nodiscard]] const std::vector<std::string>& hosts() const noexcept { return args_.hosts; }
+  /// The first so many hosts are asked.
+  [[nodiscard]] std::size_t asked() const noexcept { return answers_.size(); }
+  [[nodiscard]] ProbeMessage question(std::size_t host) const;
 
   /// Takes an answer. A host but that of rank 0 may not know its address: all ranks then meet at
-  /// rank 0. Errors: those of rank 0's host.
-  Status take(const Host& host, const Frame& frame);
-  [[nodiscard]] bool complete() const noexcept { return sent() && waiting_ == 0; }
-  /// True if a host that was asked has answered.
-  [[nodiscard]] bool has_answer(const Host& host) const;
+  /// rank 0. Errors: kUnavailable with those of rank 0's host.
+  Status take(std::size_t host, ProbedMessage answer);
+  [[nodiscard]] bool complete() const noexcept { return answered_ == asked(); }
+  /// True if the host was asked, and has answered.
+  [[nodiscard]] bool has_answer(std::size_t host) const {
+    return host < asked() && answers_[host].has_value();
+  }
 
   /// By host, once complete; where one does not know its address, rank 0's host alone.
   [[nodiscard]] std::vector<Rendezvous> places() const;
 
  private:
-  [[nodiscard]] std::size_t index_of(const Host& host) const {
-    return static_cast<std::size_t>(&host - hosts_.data());
-  }
-  [[nodiscard]] ProbeMessage probe_of(int host) const;
-
-  const LaunchOptions& options_;
-  std::vector<Host>& hosts_;
-  const std::function<void(const std::string& text)> say_if_verbose_;
+  const Args args_;
   std::vector<std::optional<ProbedMessage>> answers_;
-  std::size_t waiting_ = 0;
+  std::size_t answered_ = 0;
 };
 
 }  // namespace ronde

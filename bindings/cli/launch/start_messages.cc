@@ -36,14 +36,15 @@ std::vector<StartMessage> start_messages(const LaunchOptions& options,
   common.stdin_rank = options.stdin_rank;
   const EnvironmentList shared =
       job_environment(random_hex(8), places.front(), options.hosts.size() > 1);
-  const bool tree = places.size() > 1 && may_use_tree(options);
+  std::vector<std::string> trees;
+  if (places.size() > 1 && may_use_tree(options)) trees = rendezvous_trees(options.hosts, places);
   std::vector<StartMessage> messages;
   for (std::size_t index = 0; index < options.hosts.size(); ++index) {
     const HostRanks& host = options.hosts[index];
     StartMessage& start = messages.emplace_back(common);
     if (!host.name.empty()) start.environment = forwarded_environment();
     add_variables(start.environment, shared);
-    if (tree) start.environment.push_back(rendezvous_tree(options.hosts, places, index));
+    if (!trees.empty()) start.environment.push_back("RONDE_RENDEZVOUS_TREE=" + trees[index]);
     for (int local = 0; local < host.ranks; ++local) {
       EnvironmentList list = rank_environment(options.hosts, index, local);
       add_variables(list, options.environment);

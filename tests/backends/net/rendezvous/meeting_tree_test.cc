@@ -61,15 +61,33 @@ TEST_CASE("MeetingTree: each rank is below the one to which it connects") {
   CHECK(edges == kSize - 1);
 }
 
+TEST_CASE("MeetingTree: further ranks of a host meet at its lowest, too") {
+  // Host 0 has ranks 0, 1 and 6, host 1 has 2 and 5, host 2 has 3 and 4.
+  const std::string hosts = "2,1,2,1@1,1@0";
+  const MeetingPlace root = place_of(config_of(0, 7, hosts, true));
+  std::vector<int> children;
+  for (const auto& child : root.children) children.push_back(child.rank);
+  CHECK(children == std::vector<int>{1, 2, 3, 6});
+  CHECK(root.children[1].behind == std::vector<int>{5});
+  CHECK(root.children[2].behind == std::vector<int>{4});
+  CHECK(root.levels_below == 2);
+  CHECK(place_of(config_of(6, 7, hosts, true)).parent == 0);
+  const MeetingPlace last = place_of(config_of(5, 7, hosts));
+  CHECK(last.parent == 2);
+  CHECK(last.parent_at.text() == kOwn);
+}
+
 TEST_CASE("MeetingTree: without a tree, or with that of another job, all meet at rank 0") {
   CHECK_FALSE(place_in_meeting(Config()).value().has_value());
   CHECK_FALSE(place_in_meeting(config_of(1, 3, "4x2")).value().has_value());
 }
 
 TEST_CASE("MeetingTree: a value that makes no sense is an error that shows it") {
-  for (const std::string text : {"4x2", "x2 10.0.0.1:1", "0x2 10.0.0.1:1", "4x0 10.0.0.1:1",
-                                 "4x2x 10.0.0.1:1", "4x99999999999 10.0.0.1:1", "8 nowhere",
-                                 "8 10.0.0.1:1 10.0.0.2:1", "8 10.0.0.1:1 10.0.0.2:1 10.0.0.3:1"}) {
+  for (const std::string text :
+       {"4x2", "x2 10.0.0.1:1", "0x2 10.0.0.1:1", "4x0 10.0.0.1:1", "4x2x 10.0.0.1:1",
+        "4x99999999999 10.0.0.1:1", "8 nowhere", "4,4@1 10.0.0.1:1", "4@0 10.0.0.1:1",
+        "4,4@-1 10.0.0.1:1", "4,4@ 10.0.0.1:1", "4,4@0x1 10.0.0.1:1", "4+4 10.0.0.1:1",
+        "8 10.0.0.1:1 10.0.0.2:1", "8 10.0.0.1:1 10.0.0.2:1 10.0.0.3:1"}) {
     CAPTURE(text);
     Config config;
     config.size = 8;

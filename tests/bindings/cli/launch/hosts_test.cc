@@ -67,6 +67,10 @@ TEST_CASE("hosts: ranks fill one host after the other") {
   CHECK(place_ranks({{"a", 2}, {"b", 4}}, 0)->back().ranks == 4);
 }
 
+TEST_CASE("hosts: one with several stretches of ranks is named once, at its lowest") {
+  CHECK(host_names({{"b", 0, 2}, {"a", 2, 1}, {"b", 3, 1}}) == std::vector<std::string>{"b", "a"});
+}
+
 TEST_CASE("hosts: too few slots is an error with both numbers") {
   const std::string message = place_ranks({{"a", 2}}, 3).status().message();
   CHECK(message.find("3 ranks") != std::string::npos);

@@ -36,9 +36,20 @@ TEST_CASE("job: hosts with equally many ranks are told as one, and each whom it 
   const std::vector<HostRanks> hosts = {{"a", 0, 2}, {"b", 2, 2}, {"c", 4, 3}, {"d", 7, 2}};
   const std::vector<Rendezvous> places = {
       {"10.0.0.1", 1, 9}, {"::2", 2, 9}, {"::3", 3, 9}, {"::4", 4, 9}};
-  CHECK(rendezvous_tree(hosts, places, 0) == "RONDE_RENDEZVOUS_TREE=2x2,3x1,2x1 10.0.0.1:1");
-  CHECK(rendezvous_tree(hosts, places, 3) ==
-        "RONDE_RENDEZVOUS_TREE=2x2,3x1,2x1 [::4]:4 10.0.0.1:1");
+  const std::vector<std::string> trees = rendezvous_trees(hosts, places);
+  REQUIRE(trees.size() == 4);
+  CHECK(trees[0] == "2x2,3x1,2x1 10.0.0.1:1");
+  CHECK(trees[3] == "2x2,3x1,2x1 [::4]:4 10.0.0.1:1");
+}
+
+TEST_CASE("job: ranks of a host that are apart from its others are told as further ones") {
+  const std::vector<HostRanks> stretches = {{"a", 0, 2}, {"b", 2, 2}, {"c", 4, 1},
+                                            {"b", 5, 1}, {"d", 6, 1}, {"a", 7, 1}};
+  const std::vector<Rendezvous> places = {
+      {"10.0.0.1", 1, 9}, {"10.0.0.2", 2, 9}, {"10.0.0.3", 3, 9}, {"10.0.0.4", 4, 9}};
+  const std::vector<std::string> trees = rendezvous_trees(stretches, places);
+  REQUIRE(trees.size() == 4);
+  CHECK(trees[3] == "2x2,1x1,1@1,1x1,1@0 10.0.0.4:4 10.0.0.1:1");
 }
 
 // The tests have one thread.  NOLINTBEGIN(concurrency-mt-unsafe)
