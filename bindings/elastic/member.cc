@@ -277,6 +277,7 @@ Result<Settings> Member::settings(const EpochNote& place) {
                   {"RONDE_EPOCH", fmt::to_string(place.epoch)},
                   {"RONDE_JOB_ID", place.job_id},
                   {"RONDE_RENDEZVOUS", place.rendezvous},
+                  {"RONDE_RENDEZVOUS_TREE", place.rendezvous_tree},
                   {"RONDE_SECRET_FD", fmt::to_string(secret_.get())}};
 }
 

@@ -98,11 +98,13 @@ struct EpochNote {
   std::string job_id;                ///< Of this epoch alone.
   std::string secret;                ///< Of this epoch alone: 64 hexadecimal digits.
   std::string rendezvous;            ///< "host:port"; empty: one host.
+  std::string rendezvous_tree;       ///< RONDE_RENDEZVOUS_TREE; empty: all meet at `rendezvous`.
   std::string why;                   ///< What began the epoch, for people.
   std::vector<EpochWorker> workers;  ///< By rank.
 
   static void fields(auto& wire, auto& self) {
-    wire(self.epoch, self.rank, self.job_id, self.secret, self.rendezvous, self.why, self.workers);
+    wire(self.epoch, self.rank, self.job_id, self.secret, self.rendezvous, self.rendezvous_tree,
+         self.why, self.workers);
   }
 };
 

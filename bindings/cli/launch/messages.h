@@ -68,7 +68,7 @@ inline constexpr std::string_view kAgentGreeting = "RONDE-AGENT ";
 /// "NAME=value", as in execve.
 using EnvironmentList = std::vector<std::string>;
 
-/// Asks the host of rank 0 for an address that the others can connect to.
+/// Asks a host for an address that others can connect to.
 struct ProbeMessage {
   std::string interface;  ///< Name or address; empty: the address ssh came to, or `towards`.
   std::vector<std::string> towards;  ///< Names of the other hosts; empty where there are none.

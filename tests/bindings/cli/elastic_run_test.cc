@@ -152,6 +152,18 @@ TEST_CASE("elastic run: another program than ssh starts the agents, and says whe
   const Finished end = job.finish();
   CHECK(end.status == 0);
   CHECK(contains(end.out, "meets <127.0.0.7:"));
+  CHECK(contains(end.out, "tree <1x2 127.0.0.7:"));
+}
+
+TEST_CASE("elastic run: the tree of hosts holds a replacement, which is apart from its host's") {
+  Job job({"-np", "3", "--min-np", "1", "-H", "127.0.0.2:2,127.0.0.3:1"});
+  for (const int worker : {1, 2, 3}) REQUIRE(job.wait_for(worker, "1 rank"));
+  job.kill(2);
+  for (const int worker : {1, 3, 4}) REQUIRE(job.wait_for(worker, "3 rank"));
+  const Finished end = job.finish();
+  CHECK(end.status == 0);
+  CHECK(contains(end.out, "tree <2x1,1x1 127.0.0."));
+  CHECK(contains(end.out, "tree <1x2,1@0 127.0.0."));
 }
 
 TEST_CASE("elastic run: each epoch is a job of its own") {

@@ -75,9 +75,10 @@ class TestWorker {
 void TestWorker::on_epoch(const std::string& bytes) {
   epoch_ = decode_note<EpochNote>(bytes).value();
   member_ = true;
-  print(fmt::format("epoch {} rank {} of {} job {} secret {} meets <{}> at {} us", epoch_.epoch,
-                    epoch_.rank, epoch_.workers.size(), epoch_.job_id, epoch_.secret.size(),
-                    epoch_.rendezvous, to_ns(now()) / 1000));
+  print(fmt::format("epoch {} rank {} of {} job {} secret {} meets <{}> tree <{}> at {} us",
+                    epoch_.epoch, epoch_.rank, epoch_.workers.size(), epoch_.job_id,
+                    epoch_.secret.size(), epoch_.rendezvous, epoch_.rendezvous_tree,
+                    to_ns(now()) / 1000));
   send(HoldsNote{});
 }
 

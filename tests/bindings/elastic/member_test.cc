@@ -173,7 +173,7 @@ TEST_CASE("member: settings come before the environment's, the secret by a descr
   LauncherEnd launcher;
   Member member(launcher.worker_end(), 1);
   Config base;
-  base.rendezvous = "old:1";
+  base.rendezvous = base.rendezvous_tree = "old:1";
   const auto settings = member.settings(place(4, 1, 3));
   REQUIRE(settings.ok());
   const auto config = config_with(base, *settings);
@@ -182,6 +182,7 @@ TEST_CASE("member: settings come before the environment's, the secret by a descr
   CHECK(config->size == 3);
   CHECK(config->job_id == "job-4");
   CHECK(config->rendezvous.empty());
+  CHECK(config->rendezvous_tree.empty());
   std::string secret(64, '\0');
   CHECK(::pread(config->secret_fd, secret.data(), secret.size(), 0) == 64);
   CHECK(secret == std::string(64, 'a'));

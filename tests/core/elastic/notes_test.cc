@@ -10,6 +10,7 @@ TEST_CASE("notes: an epoch's note comes back as it was") {
   note.epoch = 3;
   note.rank = 1;
   note.job_id = "job.3";
+  note.rendezvous_tree = "1x2 10.0.0.2:1 10.0.0.1:1";
   note.workers = {{4, "a", true}, {9, "b", false}};
   const std::string message = encode_note(note);
   REQUIRE(note_type(message).ok());
@@ -19,6 +20,7 @@ TEST_CASE("notes: an epoch's note comes back as it was") {
   CHECK(back->epoch == 3);
   CHECK(back->rank == 1);
   CHECK(back->job_id == "job.3");
+  CHECK(back->rendezvous_tree == note.rendezvous_tree);
   REQUIRE(back->workers.size() == 2);
   CHECK(back->workers[1].worker == 9);
   CHECK(back->workers[0].holds_state);

@@ -53,7 +53,8 @@ class ElasticLauncher {
   void start_nothing_more();
   void on_hosts(std::vector<HostSlots> hosts);
   void on_host_lost(const std::string& host, const std::string& why);
-  void retire_agents();
+  void give_up(const elastic::BeginEpoch& unannounced);
+  bool retire_agents();
 
   template <typename Note>
   void send(const std::vector<WorkerId>& workers, const Note& note) {
@@ -94,9 +95,14 @@ ElasticLauncher::ElasticLauncher(const ElasticOptions& options)
                                   const Frame& frame) { reports_.on_frame(host, frame); },
                .on_lost = [this](const std::string& host,
                                  const std::string& why) { on_host_lost(host, why); }}),
-      announcer_(
-          [this](const std::string& host, const std::string& frame) { agents_.send(host, frame); },
-          story_.job(), options.launch.network_interface),
+      announcer_({.send = [this](const std::string& host,
+                                 const std::string& frame) { agents_.send(host, frame); },
+                  .say_if_verbose =
+                      [this](const std::string& text) {
+                        if (options_.launch.verbose) console_.say(text);
+                      },
+                  .job = story_.job(),
+                  .interface = options.launch.network_interface}),
       hosts_(options.start_slots),
       starter_({.options = options, .hosts = hosts_, .agents = agents_, .console = console_}),
       ending_(options.launch, {.agents = agents_,
@@ -182,11 +188,12 @@ void ElasticLauncher::on_time(TimePoint time) {
 
 /// Does what the director wants, until it wants no more.
 void ElasticLauncher::carry_out() {
-  for (auto commands = director_.take_commands(); !commands.empty();
-       commands = director_.take_commands()) {
-    for (const elastic::Command& command : commands) std::visit(*this, command);
-  }
-  if (workers_.take_removed()) retire_agents();
+  do {
+    for (auto commands = director_.take_commands(); !commands.empty();
+         commands = director_.take_commands()) {
+      for (const elastic::Command& command : commands) std::visit(*this, command);
+    }
+  } while (workers_.take_removed() && retire_agents());
   director_deadline_ = director_.next_deadline(now());
   if (workers_.empty() && (ending_.begun() || director_.over())) {
     ending_.finish(director_.exit_status());
@@ -219,21 +226,32 @@ void ElasticLauncher::on_host_lost(const std::string& host, const std::string& w
   if (ending_.begun()) return;
   const auto unannounced = announcer_.take_unannounced(host);
   director_.on_host_lost(host, why, now());
-  if (!unannounced) return;
-  for (const elastic::EpochWorker& member : unannounced->workers) {
+  if (unannounced) give_up(*unannounced);
+}
+
+/// No worker was told of this epoch.
+void ElasticLauncher::give_up(const elastic::BeginEpoch& unannounced) {
+  for (const elastic::EpochWorker& member : unannounced.workers) {
     LaunchedWorker* worker = workers_.find(member.worker);
     if (worker == nullptr) continue;
-    worker->ready.last_epoch = unannounced->epoch;  // as if it had been told, and failed
+    worker->ready.last_epoch = unannounced.epoch;  // as if it had been told, and failed
     worker->ready.began = false;
     director_.on_ready(member.worker, worker->ready, now());
   }
 }
 
-/// Hosts that are not listed any more keep their agent until their last worker has ended.
-void ElasticLauncher::retire_agents() {
+/// Hosts that are not listed any more keep their agent until their last worker has ended. True if
+/// an epoch is given up, as it waited for an answer of theirs.
+bool ElasticLauncher::retire_agents() {
+  bool given_up = false;
   for (const std::string& host : agents_.hosts()) {
-    if (!hosts_.lists(host) && !workers_.any_on(host)) agents_.retire(host);
+    if (hosts_.lists(host) || workers_.any_on(host)) continue;
+    agents_.retire(host);
+    const auto unannounced = announcer_.take_unannounced(host);
+    if (unannounced) give_up(*unannounced);
+    given_up |= unannounced.has_value();
   }
+  return given_up;
 }
 
 // Commands.

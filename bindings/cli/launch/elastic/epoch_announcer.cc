@@ -3,76 +3,107 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "bindings/cli/launch/elastic/worker_notes.h"
-#include "bindings/cli/launch/job.h"
+#include "bindings/cli/launch/hosts.h"
 #include "bindings/cli/launch/this_host.h"
 
 namespace ronde {
 namespace {
 
-/// The names of the other hosts, each once.
-std::vector<std::string> hosts_but_first(const elastic::BeginEpoch& epoch) {
-  std::vector<std::string> others;
+/// The ranks in order. A host has several stretches once a worker has been replaced.
+std::vector<HostRanks> stretches_of(const elastic::BeginEpoch& epoch) {
+  std::vector<HostRanks> stretches;
+  int rank = 0;
   for (const elastic::EpochWorker& worker : epoch.workers) {
-    const bool known = worker.host == epoch.workers.front().host ||
-                       std::ranges::find(others, worker.host) != others.end();
-    if (!known) others.push_back(worker.host);
+    const bool goes_on = !stretches.empty() && stretches.back().name == worker.host;
+    if (!goes_on) stretches.push_back({worker.host, rank, 0});
+    ++stretches.back().ranks;
+    ++rank;
   }
-  return others;
+  return stretches;
 }
 
 }  // namespace
 
+std::size_t EpochAnnouncer::Pending::number_of(const std::string& host) const {
+  const auto found = std::ranges::find(probe.hosts(), host);
+  return static_cast<std::size_t>(found - probe.hosts().begin());
+}
+
 void EpochAnnouncer::begin(elastic::BeginEpoch epoch) {
   pending_.reset();
-  pending_void_.reset();
-  ProbeMessage probe{interface_, hosts_but_first(epoch)};
-  if (probe.towards.empty()) return announce(epoch, {});
-  const std::string host = epoch.workers.front().host;
-  if (interface_.empty() && addresses_.contains(host)) probe.interface = addresses_[host];
-  pending_ = std::move(epoch);
-  send_(host, encode(probe));
+  std::vector<std::string> hosts = host_names(stretches_of(epoch));
+  if (hosts.size() == 1) return send_notes(epoch, note_of(epoch), {});
+  const Pending& pending = pending_.emplace(
+      Pending{std::move(epoch), RendezvousProbe({.hosts = std::move(hosts),
+                                                 .interface = args_.interface,
+                                                 .say_if_verbose = args_.say_if_verbose})});
+  for (std::size_t number = 0; number < pending.probe.asked(); ++number) {
+    const std::string& host = pending.probe.hosts()[number];
+    ProbeMessage question = pending.probe.question(number);
+    if (args_.interface.empty() && addresses_.contains(host)) question.interface = addresses_[host];
+    args_.send(host, encode(question));
+  }
 }
 
 Status EpochAnnouncer::on_probed(const std::string& host, const ProbedMessage& answer) {
-  if (!pending_ || pending_->workers.front().host != host) return {};
-  if (!answer.error.empty()) return {Code::kInvalidArgument, answer.error};
-  addresses_[host] = answer.address;
-  const elastic::BeginEpoch epoch = std::move(*std::exchange(pending_, std::nullopt));
-  announce(epoch, join_host_port(answer.address, answer.rendezvous_port));
+  if (!pending_) return {};
+  addresses_.erase(host);
+  if (answer.error.empty()) addresses_.emplace(host, answer.address);
+  RONDE_RETURN_IF_ERROR(pending_->probe.take(pending_->number_of(host), answer));
+  if (pending_->probe.complete()) announce(*std::exchange(pending_, std::nullopt));
   return {};
 }
 
 bool EpochAnnouncer::defer(const elastic::VoidNote& note) {
-  if (!pending_ || pending_->epoch != note.epoch) return false;
-  pending_void_ = note;
+  if (!pending_ || pending_->epoch.epoch != note.epoch) return false;
+  pending_->end = note;
   return true;
 }
 
 std::optional<elastic::BeginEpoch> EpochAnnouncer::take_unannounced(const std::string& lost_host) {
   addresses_.erase(lost_host);
-  if (!pending_ || pending_->workers.front().host != lost_host) return std::nullopt;
-  return std::exchange(pending_, std::nullopt);
+  if (!pending_ || pending_->number_of(lost_host) == pending_->probe.asked()) return std::nullopt;
+  return std::exchange(pending_, std::nullopt)->epoch;
 }
 
-void EpochAnnouncer::announce(const elastic::BeginEpoch& epoch, const std::string& rendezvous) {
+void EpochAnnouncer::announce(const Pending& pending) {
+  const std::vector<Rendezvous> places = pending.probe.places();
+  elastic::EpochNote note = note_of(pending.epoch);
+  note.rendezvous = join_host_port(places.front().address, places.front().rendezvous_port);
+  std::map<std::string, std::string> trees;
+  if (places.size() == pending.probe.asked()) {
+    std::vector<std::string> texts = rendezvous_trees(stretches_of(pending.epoch), places);
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      trees.emplace(pending.probe.hosts()[i], std::move(texts[i]));
+    }
+  }
+  send_notes(pending.epoch, std::move(note), trees);
+  if (!pending.end) return;
+  for (const elastic::EpochWorker& worker : pending.epoch.workers) {
+    args_.send(worker.host, note_frame(worker.worker, *pending.end));
+  }
+}
+
+/// The note without a rank and a tree.
+elastic::EpochNote EpochAnnouncer::note_of(const elastic::BeginEpoch& epoch) const {
   elastic::EpochNote note;
   note.epoch = epoch.epoch;
-  note.job_id = fmt::format("{}-{}", job_, epoch.epoch);
+  note.job_id = fmt::format("{}-{}", args_.job, epoch.epoch);
   note.secret = random_hex(32);
-  note.rendezvous = rendezvous;
   note.why = epoch.why;
   note.workers = epoch.workers;
+  return note;
+}
+
+/// `trees`: by host; empty where all meet at rank 0.
+void EpochAnnouncer::send_notes(const elastic::BeginEpoch& epoch, elastic::EpochNote note,
+                                const std::map<std::string, std::string>& trees) {
   for (const elastic::EpochWorker& worker : epoch.workers) {
-    send_(worker.host, note_frame(worker.worker, note));
+    if (!trees.empty()) note.rendezvous_tree = trees.at(worker.host);
+    args_.send(worker.host, note_frame(worker.worker, note));
     ++note.rank;
-  }
-  const auto end = std::exchange(pending_void_, std::nullopt);
-  if (!end) return;
-  for (const elastic::EpochWorker& worker : epoch.workers) {
-    send_(worker.host, note_frame(worker.worker, *end));
   }
 }
 

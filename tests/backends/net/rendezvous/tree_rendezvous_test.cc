@@ -84,13 +84,14 @@ class TreeJob {
   }
 
   /// All ranks but `absent` meet; what each returned.
-  [[nodiscard]] std::map<int, TreeMeeting> meet_all(const std::vector<int>& absent = {}) const {
+  [[nodiscard]] std::map<int, TreeMeeting> meet_all(const std::vector<int>& absent = {},
+                                                    const CancelSource* cancel = nullptr) const {
     std::vector<std::optional<TreeMeeting>> results(static_cast<std::size_t>(size()));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < size(); ++rank) {
       if (std::ranges::find(absent, rank) != absent.end()) continue;
       threads.emplace_back(
-          [&, rank] { results[static_cast<std::size_t>(rank)].emplace(meet(rank)); });
+          [&, rank] { results[static_cast<std::size_t>(rank)].emplace(meet(rank, cancel)); });
     }
     for (std::thread& thread : threads) thread.join();
     std::map<int, TreeMeeting> all;
@@ -329,6 +330,25 @@ TEST_CASE("TreeRendezvous: whoever has no secret does not disturb it") {
   over = true;
   for (std::thread& thread : peers) thread.join();
   for (const auto& entry : met) CHECK(entry.second.roster.ok());
+}
+
+TEST_CASE("TreeRendezvous: all that are told to stop while a leader is missing do so at once") {
+  TreeJob job(12, 2);
+  const FileDescriptor event(::eventfd(0, EFD_CLOEXEC));
+  std::atomic<bool> over = false;
+  const CancelSource cancel{event.get(),
+                            [&] { return over ? Status(Code::kAborted, "void") : Status(); }};
+  std::thread stops([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    over = true;
+    CHECK(::eventfd_write(event.get(), 1) == 0);
+  });
+  const TimePoint began = now();
+  const auto met = job.meet_all({2, 3}, &cancel);
+  CHECK(now() - began < std::chrono::seconds(10));
+  stops.join();
+  CHECK(met.size() == 22);
+  for (const auto& entry : met) CHECK_FALSE(entry.second.roster.ok());
 }
 
 TEST_CASE("TreeRendezvous: a rank that is told to stop does so at once") {

@@ -21,6 +21,7 @@ class Job {
       : program_(command(std::move(options), worker)) {}
 
   bool wait_for_text(const std::string& text) { return program_.wait_for_output(text); }
+  bool wait_for_error(const std::string& text) { return program_.wait_for_error(text); }
   /// Waits for the line of a worker, of which `text` is the part before its process.
   bool wait_for(int worker, const std::string& text) {
     return program_.wait_for_output(fmt::format("[{}] {}", worker - 1, text));
@@ -66,6 +67,30 @@ TEST_CASE("C++ elastic job: after a kill -9 the others go on, and a joiner gets 
     CHECK(contains(end.out, line));
   }
   for (const int rank : {0, 1, 2}) CHECK(contains(end.out, fmt::format("finished rank {}", rank)));
+}
+
+TEST_CASE("C++ elastic job: ranks of ten hosts meet along a tree, though leaders die meanwhile") {
+  std::string hosts = "127.0.0.1:1";
+  for (int host = 2; host <= 10; ++host) hosts += fmt::format(",127.0.0.{}:1", host);
+  Job job({"-np", "10", "--min-np", "1", "-H", hosts, "--env", "RONDE_LOG_LEVEL=debug"});
+  for (int worker = 1; worker <= 10; ++worker) {
+    REQUIRE(job.wait_for(worker, fmt::format("epoch rank {} of 10", worker - 1)));
+  }
+  std::vector<pid_t> leaders;
+  for (const int worker : {2, 3, 1}) leaders.push_back(job.pid(worker, "epoch rank"));
+  ::kill(leaders[0], SIGKILL);
+  REQUIRE(job.wait_for_error("epoch 2: "));
+  ::kill(leaders[1], SIGKILL);
+  REQUIRE(job.wait_for_error("epoch 3: "));
+  ::kill(leaders[2], SIGKILL);
+  for (int worker = 11; worker <= 13; ++worker) REQUIRE(job.wait_for(worker, "epoch rank"));
+  for (int worker = 4; worker <= 10; ++worker) {
+    REQUIRE(job.wait_for(worker, fmt::format("epoch rank {} of 10", worker - 4)));
+  }
+  const Finished end = job.finish();
+  INFO(end.err);
+  CHECK(end.status == 0);
+  CHECK(contains(end.err, "control channel: 10 ranks met in"));
 }
 
 TEST_CASE("C++ elastic job: it grows and shrinks with its hostfile") {

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -243,6 +244,29 @@ TEST_CASE("elastic worker: a place that cannot be used is told to the launcher")
   (void)launcher.receive<HoldsNote>();
   CHECK(launcher.receive<FinishedNote>().epoch == 2);
   CHECK(worker.wait() == 0);
+}
+
+TEST_CASE("elastic worker: a void epoch ends its meeting along the tree at once") {
+  for (const int rank : {0, 1, 9}) {  // the root, a leader with one below it, and that
+    CAPTURE(rank);
+    LauncherEnd launcher;
+    WorkerProcess worker(launcher, steps(1));
+    (void)launcher.receive<ReadyNote>();
+    auto nobody_comes = place(1, rank, 10);
+    nobody_comes.rendezvous = "127.0.0.1:1";
+    nobody_comes.rendezvous_tree = "1x10 127.0.0.9:4009";
+    if (rank > 0) nobody_comes.rendezvous_tree += " 127.0.0.1:1";
+    launcher.send(nobody_comes);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    CHECK(launcher.quiet());
+    launcher.send(VoidNote{1, "worker 5 was killed"});
+    const ReadyNote ready = begin_epoch(launcher, 2);
+    CHECK(ready.why.find("epoch 1 cannot begin: worker 5 was killed") != std::string::npos);
+    CHECK(ready.suspects.empty());
+    (void)launcher.receive<HoldsNote>();
+    CHECK(launcher.receive<FinishedNote>().epoch == 2);
+    CHECK(worker.wait() == 0);
+  }
 }
 
 TEST_CASE("elastic worker: SIGTERM is told at once, and obeyed at the next commit") {

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,13 +16,15 @@ using elastic::EpochNote;
 /// An announcer, and the frames that it has sent.
 struct Announced {
   explicit Announced(const std::string& interface = "")
-      : announcer(
-            [this](const std::string& host, const std::string& frame) {
-              AgentFrameReader reader;
-              reader.feed(frame);
-              sent.emplace_back(host, reader.next().value().value());
-            },
-            "ab12", interface) {}
+      : announcer({.send =
+                       [this](const std::string& host, const std::string& frame) {
+                         AgentFrameReader reader;
+                         reader.feed(frame);
+                         sent.emplace_back(host, reader.next().value().value());
+                       },
+                   .say_if_verbose = [this](const std::string& text) { said += text; },
+                   .job = "ab12",
+                   .interface = interface}) {}
 
   [[nodiscard]] std::vector<EpochNote> notes() const {
     std::vector<EpochNote> all;
@@ -31,11 +35,20 @@ struct Announced {
     }
     return all;
   }
-  [[nodiscard]] ProbeMessage last_probe() const {
-    return decode<ProbeMessage>(sent.back().second.payload).value();
+  /// The newest question to each host.
+  [[nodiscard]] std::map<std::string, ProbeMessage> questions() const {
+    std::map<std::string, ProbeMessage> all;
+    for (const auto& [host, frame] : sent) {
+      if (frame.type == FrameType::kProbe) all[host] = decode<ProbeMessage>(frame.payload).value();
+    }
+    return all;
+  }
+  Status answer(const std::string& host, const std::string& address) {
+    return announcer.on_probed(host, {"", address, 4000, 5000});
   }
 
   std::vector<std::pair<std::string, Frame>> sent;
+  std::string said;
   EpochAnnouncer announcer;
 };
 
@@ -67,26 +80,78 @@ TEST_CASE("epoch announcer: workers of one host hear at once, each its rank, all
   CHECK(job.notes()[2].job_id != notes[0].job_id);
 }
 
-TEST_CASE("epoch announcer: on several hosts that of rank 0 is asked for an address first") {
+TEST_CASE("epoch announcer: of several hosts all are asked for an address first, each once") {
   Announced job;
   job.announcer.begin(epoch_of(1, {"a", "b", "b", "c"}));
-  REQUIRE(job.sent.size() == 1);
-  CHECK(job.sent[0].first == "a");
-  CHECK(job.last_probe().towards == std::vector<std::string>{"b", "c"});
-  CHECK(job.announcer.on_probed("b", {"", "10.0.0.2", 2, 3}).ok());  // not the one that was asked
+  REQUIRE(job.sent.size() == 3);
+  auto questions = job.questions();
+  CHECK(questions["a"].towards == std::vector<std::string>{"b", "c"});
+  CHECK(questions["b"].towards == std::vector<std::string>{"a"});
+  CHECK(questions["c"].towards == std::vector<std::string>{"a"});
+  CHECK(job.answer("c", "10.0.0.3").ok());
+  CHECK(job.answer("a", "10.0.0.1").ok());
+  CHECK(job.answer("a", "10.0.0.1").ok());  // again
+  CHECK(job.answer("d", "10.0.0.4").ok());  // not one of the epoch's
   CHECK(job.notes().empty());
-  CHECK(job.announcer.on_probed("a", {"", "10.0.0.1", 20123, 3}).ok());
-  REQUIRE(job.notes().size() == 4);
-  CHECK(job.notes()[3].rendezvous == "10.0.0.1:20123");
+  CHECK(job.answer("b", "10.0.0.2").ok());
+  const auto notes = job.notes();
+  REQUIRE(notes.size() == 4);
+  CHECK(notes[3].rank == 3);
+  CHECK(notes[3].rendezvous == "10.0.0.1:4000");
   CHECK(job.sent.back().first == "c");
   job.announcer.begin(epoch_of(2, {"a", "c"}));
-  CHECK(job.last_probe().interface == "10.0.0.1");  // no name is looked up again
+  questions = job.questions();
+  CHECK(questions["a"].interface == "10.0.0.1");  // no name is looked up again
+  CHECK(questions["c"].interface == "10.0.0.3");
 }
 
-TEST_CASE("epoch announcer: an answer that is an error is one, and tells nobody") {
+TEST_CASE("epoch announcer: workers meet along a tree of hosts, those that are apart too") {
+  Announced job;
+  job.announcer.begin(epoch_of(1, {"a", "b", "b", "c", "a"}));
+  for (const char* host : {"a", "b", "c"}) CHECK(job.answer(host, "10.0.0.1").ok());
+  const auto notes = job.notes();
+  REQUIRE(notes.size() == 5);
+  CHECK(notes[0].rendezvous_tree == "1x1,2x1,1x1,1@0 10.0.0.1:4000");
+  CHECK(notes[4].rendezvous_tree == notes[0].rendezvous_tree);
+  CHECK(notes[2].rendezvous_tree == "1x1,2x1,1x1,1@0 10.0.0.1:4000 10.0.0.1:4000");
+  CHECK(notes[1].rendezvous == "10.0.0.1:4000");
+}
+
+TEST_CASE("epoch announcer: the messages of an epoch are a question and an answer a host") {
+  Announced job;
+  std::vector<std::string> hosts;
+  for (int worker = 0; worker < 512; ++worker) hosts.push_back("host" + std::to_string(worker / 8));
+  job.announcer.begin(epoch_of(1, hosts));
+  REQUIRE(job.sent.size() == 64);
+  std::size_t named = 0;
+  for (const auto& [host, question] : job.questions()) named += question.towards.size();
+  CHECK(named == 63 + 63 + 63 - 8);  // all others, each's parent, and children but the first host's
+  for (int host = 0; host < 64; ++host) {
+    CHECK(job.answer("host" + std::to_string(host), "10.0.0." + std::to_string(host)).ok());
+  }
+  const auto notes = job.notes();
+  REQUIRE(notes.size() == 512);
+  CHECK(notes[511].rendezvous_tree == "8x64 10.0.0.63:4000 10.0.0.7:4000");
+}
+
+TEST_CASE("epoch announcer: where a host does not know its address, all meet at rank 0") {
+  Announced job;
+  job.announcer.begin(epoch_of(1, {"a", "b"}));
+  CHECK(job.announcer.on_probed("b", {"no route to \"a\"", "", 0, 0}).ok());
+  CHECK(job.answer("a", "10.0.0.1").ok());
+  REQUIRE(job.notes().size() == 2);
+  CHECK(job.notes()[1].rendezvous == "10.0.0.1:4000");
+  CHECK(job.notes()[1].rendezvous_tree.empty());
+  CHECK(job.said == "b: no route to \"a\": all ranks meet at rank 0");
+  job.announcer.begin(epoch_of(2, {"a", "b"}));
+  CHECK(job.questions()["b"].interface.empty());
+}
+
+TEST_CASE("epoch announcer: an error of rank 0's host is one, and tells nobody") {
   Announced job("eth7");
   job.announcer.begin(epoch_of(1, {"a", "b"}));
-  CHECK(job.last_probe().interface == "eth7");
+  CHECK(job.questions()["a"].interface == "eth7");
+  CHECK(job.questions()["b"].interface == "eth7");
   CHECK(job.announcer.on_probed("a", {"no eth7", "", 0, 0}).message() == "no eth7");
   CHECK(job.notes().empty());
 }
@@ -97,28 +162,33 @@ TEST_CASE("epoch announcer: an epoch that is void before it is announced ends ri
   job.announcer.begin(epoch_of(5, {"a", "b"}));
   CHECK_FALSE(job.announcer.defer({4, "an old one"}));
   CHECK(job.announcer.defer({5, "worker 2 was killed"}));
-  REQUIRE(job.sent.size() == 1);
-  CHECK(job.announcer.on_probed("a", {"", "10.0.0.1", 1, 2}).ok());
-  REQUIRE(job.sent.size() == 5);
-  for (std::size_t place = 3; place < 5; ++place) {
-    CHECK(job.sent[place].first == (place == 3 ? "a" : "b"));
+  CHECK(job.answer("a", "10.0.0.1").ok());
+  REQUIRE(job.sent.size() == 2);
+  CHECK(job.answer("b", "10.0.0.2").ok());
+  REQUIRE(job.sent.size() == 6);
+  for (std::size_t place = 4; place < 6; ++place) {
+    CHECK(job.sent[place].first == (place == 4 ? "a" : "b"));
     const auto message = decode<NoteMessage>(job.sent[place].second.payload).value();
     CHECK(elastic::decode_note<elastic::VoidNote>(message.bytes)->epoch == 5);
   }
   job.announcer.begin(epoch_of(6, {"a", "b"}));
-  CHECK(job.announcer.on_probed("a", {"", "10.0.0.1", 1, 2}).ok());
-  CHECK(job.sent.size() == 8);
+  for (const char* host : {"a", "b"}) CHECK(job.answer(host, "10.0.0.1").ok());
+  CHECK(job.sent.size() == 10);
 }
 
-TEST_CASE("epoch announcer: an epoch whose first host is lost was told to nobody") {
-  Announced job;
-  job.announcer.begin(epoch_of(5, {"a", "b"}));
-  CHECK_FALSE(job.announcer.take_unannounced("b"));
-  const auto lost = job.announcer.take_unannounced("a");
-  REQUIRE(lost);
-  CHECK(lost->epoch == 5);
-  CHECK(job.announcer.on_probed("a", {"", "10.0.0.1", 1, 2}).ok());
-  CHECK(job.notes().empty());
+TEST_CASE("epoch announcer: an epoch one of whose hosts is lost was told to nobody") {
+  for (const std::string gone : {"a", "b"}) {
+    CAPTURE(gone);
+    Announced job;
+    job.announcer.begin(epoch_of(5, {"a", "b", "b"}));
+    CHECK_FALSE(job.announcer.take_unannounced("c"));
+    const auto lost = job.announcer.take_unannounced(gone);
+    REQUIRE(lost);
+    CHECK(lost->epoch == 5);
+    for (const char* host : {"a", "b"}) CHECK(job.answer(host, "10.0.0.1").ok());
+    CHECK(job.notes().empty());
+    CHECK_FALSE(job.announcer.take_unannounced(gone));
+  }
 }
 
 }  // namespace ronde
