@@ -8,6 +8,7 @@ its imports to the end of its first operation.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -16,9 +17,14 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+from driver.elastic_hosts import Hosts, why_not
+from driver.sandbox import Sandbox
 
 DEATHS_PER_JOB = 4  # a host whose workers die often gets its next one later and later
 HERE = Path(__file__).resolve().parent.parent
@@ -81,15 +87,45 @@ def summary(values: list[float]) -> dict[str, float]:
     }
 
 
-def play(arguments: argparse.Namespace, count: int) -> tuple[list[float], list[float]]:
+@contextlib.contextmanager
+def pretended_hosts(count: int) -> Iterator[Hosts | None]:
+    """So many network namespaces with an sshd each; none for 0."""
+    if count == 0:
+        yield None
+        return
+    sandbox = Sandbox(HERE)
+    if reason := why_not(sandbox):
+        print(f"skipped: {reason}")
+        raise SystemExit(77)
+    with tempfile.TemporaryDirectory(prefix="recoveries-", dir="/var/tmp") as folder:
+        try:
+            yield Hosts(count, Path(folder))
+        finally:
+            sandbox.sweep()
+
+
+def placement(hosts: Hosts | None, ranks: int) -> list[str]:
+    """Options of `ronde run` that spread the ranks evenly."""
+    if hosts is None:
+        return []
+    count = len(hosts.all)
+    slots = [ranks // count + (host < ranks % count) for host in range(count)]
+    places = [f"{host.address}:{number}" for host, number in zip(hosts.all, slots)]
+    return ["-H", ",".join(places), *hosts.options()]
+
+
+def play(
+    arguments: argparse.Namespace, hosts: Hosts | None, count: int
+) -> tuple[list[float], list[float]]:
     """(times of deaths, times of joins) in milliseconds, of one job with so many deaths."""
     ranks = arguments.np
-    command = [arguments.ronde, "run", "-np", str(ranks), "--min-np", "1", "--"]
+    command = [arguments.ronde, "run", "-np", str(ranks), "--min-np", "1"]
+    command += [*placement(hosts, ranks), "--env", f"STATE_BYTES={arguments.state_mb * 1e6:.0f}"]
+    command.append("--")
     python_worker = [sys.executable, "-B", str(HERE / WORKERS[arguments.framework])]
     command += [arguments.worker] if arguments.worker else python_worker
-    environment = {**os.environ, "STATE_BYTES": str(int(arguments.state_mb * 1e6))}
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     try:
         return measure(Watch(process), ranks, count)
@@ -124,13 +160,16 @@ def main() -> int:
     parser.add_argument("--state-mb", type=float, default=1.0)
     parser.add_argument("--framework", choices=list(WORKERS), default="numpy")
     parser.add_argument("--worker", help="the C++ worker: tests/chaos/ronde_chaos_recovery_worker")
+    parser.add_argument("--hosts", type=int, default=0, help="network namespaces as hosts")
     arguments = parser.parse_args()
     deaths: list[float] = []
     joins: list[float] = []
-    while len(deaths) < arguments.count:
-        of_job = play(arguments, min(DEATHS_PER_JOB, arguments.count - len(deaths)))
-        deaths += of_job[0]
-        joins += of_job[1]
-    line = {"ranks": arguments.np, "state_mb": arguments.state_mb, "deaths": len(deaths)}
+    with pretended_hosts(arguments.hosts) as hosts:
+        while len(deaths) < arguments.count:
+            of_job = play(arguments, hosts, min(DEATHS_PER_JOB, arguments.count - len(deaths)))
+            deaths += of_job[0]
+            joins += of_job[1]
+    line = {"hosts": max(1, arguments.hosts), "ranks": arguments.np}
+    line |= {"state_mb": arguments.state_mb, "deaths": len(deaths)}
     print(json.dumps({**line, "death_ms": summary(deaths), "join_ms": summary(joins)}))
     return 0
