@@ -8,6 +8,7 @@
 #include <asio/post.hpp>
 #include <utility>
 
+#include "backends/net/link/silence_clock.h"
 #include "core/base/thread_name.h"
 
 namespace ronde::net {
@@ -15,8 +16,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kMendLimit{300};
 constexpr std::chrono::seconds kGoodbyeLimit{1};
-/// Hosts acknowledge at once. One that does not, where links heal, is dialed again.
-constexpr std::chrono::seconds kSilentAfter{1};
 
 constexpr std::chrono::seconds kCardLimit{2};
 

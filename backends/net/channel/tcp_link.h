@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "backends/net/channel/tcp_links.h"
-#include "backends/net/channel/tcp_progress.h"
+#include "backends/net/link/tcp_progress.h"
 #include "core/base/clock.h"
 #include "core/base/mutex.h"
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/base/clock.h"
+#include "core/base/status.h"
 #include "core/ports/connection_counts.h"
 
 namespace ronde::net {
@@ -13,6 +14,11 @@ struct LinkOutage {
   TimePoint ended;
   std::string reason;  ///< Completes "its connection ...".
 };
+
+/// True for the error of a connection that another one may replace.
+constexpr bool is_outage(Code code) noexcept {
+  return code == Code::kUnavailable || code == Code::kTimeout;
+}
 
 /// Warns of an outage that has ended, counts it and tells the observers. `what` names the
 /// connection, which is one with `rank` of the job.

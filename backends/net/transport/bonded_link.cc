@@ -12,23 +12,11 @@ namespace {
 
 constexpr int kUnsentBytes = 64 << 10;
 constexpr int kTurnChunks = 16;  // then the other direction has its turn
-/// Peers acknowledge at once what they receive; a host that computes is no exception.
-constexpr std::chrono::seconds kSilentAfter{1};
-/// A new connection that carries no greeting by then is given up.
-constexpr std::chrono::seconds kGreetingLimit{3};
-/// A request that has brought no connection by then is made again.
-constexpr std::chrono::seconds kAskingLimit{2};
-/// A request that lasts so long was not made before the connection that is there.
-constexpr std::chrono::milliseconds kRequestLasts{200};
-constexpr int kRefusals = 3;
-constexpr std::chrono::milliseconds kRefusalTime{300};
 
 /// Bounds what waits in the socket of a slow card while a fast one has nothing to do.
 void limit_unsent(int fd) noexcept {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof(kUnsentBytes));
 }
-
-bool is_outage(Code code) noexcept { return code == Code::kUnavailable || code == Code::kTimeout; }
 
 }  // namespace
 
@@ -39,7 +27,8 @@ BondedLink::BondedLink(const BondedLinkArgs& args) noexcept
       acknowledge_cost_(args.windows.capacity / 4),
       windows_(args.windows),
       sends_(args.windows.sends),
-      receives_(args.windows.receives) {}
+      receives_(args.windows.receives),
+      greetings_(args.dials) {}
 
 /// A header with the numbers of this moment.
 ChunkHeader BondedLink::stamped(ChunkHeader header) const noexcept {
@@ -49,31 +38,18 @@ ChunkHeader BondedLink::stamped(ChunkHeader header) const noexcept {
 }
 
 void BondedLink::attach(Link link) {
-  if (link.dialed != dials_) return ask(std::move(link));
-  Candidate& made = candidates_.emplace_back(Candidate{ChunkStream(std::move(link.stream)), now()});
-  if (dials_) {
-    made.chunks.begin(stamped({.kind = ChunkKind::kGreeting, .message = ++last_dialed_}), {});
-  }
-}
-
-/// Both hold the connection until there is a new one. It ends early where the peer has left.
-void BondedLink::ask(Link link) {
-  if (dials_ || !works()) asking_ = Asking{std::move(link), now()};
+  const bool asks = link.dialed != dials_;
+  if (!asks) return greetings_.begin(std::move(link), stamped({.kind = ChunkKind::kGreeting}));
+  if (dials_ || !works()) greetings_.ask(std::move(link));
 }
 
 bool BondedLink::wants_connection() const noexcept {
-  const bool under_way = !candidates_.empty() || (!dials_ && asking_);
-  return needed() && !works() && !receives_.peer_left() && !under_way;
+  return needed() && !works() && !receives_.peer_left() && !greetings_.under_way();
 }
 
 void BondedLink::close() noexcept {
   chunks_.reset();
-  candidates_.clear();
-  asking_.reset();
-}
-
-bool BondedLink::is_refused() const noexcept {
-  return refusals_ >= kRefusals && now() > refused_since_ + kRefusalTime;
+  greetings_.close();
 }
 
 Status BondedLink::progress(bool& moved) {
@@ -105,43 +81,22 @@ void BondedLink::lose(const std::string& reason) {
 }
 
 Status BondedLink::greet(bool& moved) {
-  for (auto it = candidates_.begin(); it != candidates_.end();) {
-    const auto greeted = has_greeting(*it, moved);
-    if (greeted.ok() && !*greeted) {
-      ++it;
-      continue;
-    }
-    if (!greeted.ok() && !is_outage(greeted.status().code())) return greeted.status();
-    Candidate candidate = std::move(*it);
-    it = candidates_.erase(it);
-    if (greeted.ok()) return use(std::move(candidate));
-    if (dials_ && refusals_++ == 0) refused_since_ = now();
-  }
-  return {};
-}
-
-/// True once the peer's greeting is there.
-Result<bool> BondedLink::has_greeting(Candidate& candidate, bool& moved) {
-  if (candidate.chunks.writing()) RONDE_RETURN_IF_ERROR(candidate.chunks.write(moved).status());
-  RONDE_ASSIGN_OR_RETURN(const auto step, candidate.chunks.read(moved));
-  if (step == ChunkStream::Step::kNothing) return false;
-  if (candidate.chunks.incoming().kind == ChunkKind::kGreeting) return true;
-  return Status(Code::kInternal, "sent no greeting");
+  RONDE_ASSIGN_OR_RETURN(auto chunks, greetings_.next(moved));
+  return chunks ? use(std::move(*chunks)) : Status();
 }
 
 /// Replaces the connection by one that is not older.
-Status BondedLink::use(Candidate candidate) {
-  ChunkHeader greeting = candidate.chunks.incoming();
+Status BondedLink::use(ChunkStream chunks) {
+  const ChunkHeader greeting = chunks.incoming();
   if (greeting.message <= attempt_) return {};
   if (chunks_) sends_.lose(card_);
   attempt_ = greeting.message;
-  chunks_.emplace(std::move(candidate.chunks));
+  chunks_.emplace(std::move(chunks));
   chunks_->place({});
   if (shares_) limit_unsent(chunks_->fd());
   silence_ = {};
   silent_ = asked_ = false;
-  asking_.reset();
-  refusals_ = 0;
+  greetings_.settle();
   last_progress_ = now();
   acknowledge_now_ = dials_;  // an acceptor's greeting tells
   if (!dials_) {
@@ -223,44 +178,24 @@ Status BondedLink::on_chunk() {
 }
 
 bool BondedLink::has_unread() const noexcept {
-  return (chunks_ && chunks_->has_unread()) ||
-         std::ranges::any_of(
-             candidates_, [](const Candidate& candidate) { return candidate.chunks.has_unread(); });
+  return (chunks_ && chunks_->has_unread()) || greetings_.has_unread();
 }
 
 bool BondedLink::needs_looks() const noexcept {
-  return (outage_ && needed()) || asking_ || !candidates_.empty() || wrote_ || silence_.waiting();
+  return (outage_ && needed()) || greetings_.needs_looks() || wrote_ || silence_.waiting();
 }
 
 void BondedLink::look(TimePoint time) {
-  look_at_asking(time);
-  look_at_candidates(time);
+  if (const auto since = greetings_.look(time, was_connected())) {
+    asked_ = true;
+    begin_outage(*since, "broke on the other side");
+  }
   wrote_ = false;
   if (!chunks_) return;
   const Duration silence = silence_.look(chunks_->fd(), time);
   silent_ = silence >= kSilentAfter;
   if (silent_) begin_outage(time - silence, "fell silent");
   if (works()) end_outage();
-}
-
-/// The peer closes it only where it has left; a network may cut it.
-void BondedLink::look_at_asking(TimePoint time) {
-  if (!asking_) return;
-  std::byte byte{};
-  const iovec piece{&byte, 1};
-  const bool ended = !asking_->link.stream.receive({&piece, 1}).ok();
-  if (ended && !dials_ && refusals_++ == 0) refused_since_ = time;
-  if (ended || time > asking_->since + kAskingLimit) return asking_.reset();
-  if (!dials_ || !was_connected() || time < asking_->since + kRequestLasts) return;
-  asked_ = true;
-  begin_outage(asking_->since, "broke on the other side");
-}
-
-void BondedLink::look_at_candidates(TimePoint time) {
-  std::erase_if(candidates_, [&](Candidate& candidate) {
-    return candidate.silence.look(candidate.chunks.fd(), time) >= kSilentAfter ||
-           time > candidate.since + kGreetingLimit;
-  });
 }
 
 void BondedLink::begin_outage(TimePoint since, std::string reason) {

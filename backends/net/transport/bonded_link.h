@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,10 +18,11 @@
 
 #include "backends/net/link/connection_manager.h"
 #include "backends/net/link/outage.h"
+#include "backends/net/link/silence_clock.h"
 #include "backends/net/transport/chunk_stream.h"
+#include "backends/net/transport/greetings.h"
 #include "backends/net/transport/receive_window.h"
 #include "backends/net/transport/send_window.h"
-#include "backends/net/transport/silence_clock.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
 
@@ -67,12 +67,12 @@ class BondedLink {
   /// True where a connection is needed and none is under way.
   [[nodiscard]] bool wants_connection() const noexcept;
   /// True while connections were closed before a greeting: the next one has time.
-  [[nodiscard]] bool is_slowed() const noexcept { return refusals_ > 0; }
+  [[nodiscard]] bool is_slowed() const noexcept { return greetings_.is_slowed(); }
   /// True once a connection has carried chunks.
   [[nodiscard]] bool was_connected() const noexcept { return attempt_ != 0; }
   /// True where the peer's process closed several new connections before a greeting: it has left
   /// the group.
-  [[nodiscard]] bool is_refused() const noexcept;
+  [[nodiscard]] bool is_refused() const noexcept { return greetings_.is_refused(); }
 
   /// Moves what the connections take and give now. One that breaks is an outage, no error.
   /// Errors: kInvalidArgument where sealed bytes were changed; kInternal where the peer sent
@@ -98,29 +98,13 @@ class BondedLink {
   /// Calls `add(fd, events)` for each descriptor whose events move something on.
   template <typename Add>
   void for_each_wait(Add add) const {
-    const auto events = [](bool writes) { return writes ? POLLIN | POLLOUT : POLLIN; };
-    for (const Candidate& candidate : candidates_) {
-      add(candidate.chunks.fd(), events(candidate.chunks.writing()));
-    }
-    if (asking_) add(asking_->link.stream.fd(), POLLIN);
-    if (chunks_) add(chunks_->fd(), events(has_output()));
+    greetings_.for_each_wait(add);
+    if (chunks_) add(chunks_->fd(), has_output() ? POLLIN | POLLOUT : POLLIN);
   }
   /// True where a sleep in poll() would miss bytes that have arrived.
   [[nodiscard]] bool has_unread() const noexcept;
 
  private:
-  /// A connection whose greetings are under way.
-  struct Candidate {
-    ChunkStream chunks;
-    TimePoint since;
-    SilenceClock silence = {};
-  };
-  /// A connection by which the lower rank asks for another one.
-  struct Asking {
-    Link link;
-    TimePoint since;
-  };
-
   [[nodiscard]] bool has_output() const noexcept;
   /// False where others carry the share of this connection, which may be dead.
   [[nodiscard]] bool may_take() const noexcept { return !shares_ || works(); }
@@ -129,13 +113,9 @@ class BondedLink {
     return windows_.has_posted() || sends_.has_unconfirmed() || asked_;
   }
   [[nodiscard]] ChunkHeader stamped(ChunkHeader header) const noexcept;
-  void ask(Link link);
 
   Status greet(bool& moved);
-  Result<bool> has_greeting(Candidate& candidate, bool& moved);
-  Status use(Candidate candidate);
-  void look_at_asking(TimePoint time);
-  void look_at_candidates(TimePoint time);
+  Status use(ChunkStream chunks);
   Status send_chunks(bool& moved);
   bool begin_next();
   Status receive_chunks(bool& moved);
@@ -157,13 +137,9 @@ class BondedLink {
   SilenceClock silence_;
   bool silent_ = false;
   bool wrote_ = false;  // since the last look
-  std::list<Candidate> candidates_;
-  std::optional<Asking> asking_;
-  bool asked_ = false;             // by the peer, for another connection
-  std::uint64_t attempt_ = 0;      // of the connection in use
-  std::uint64_t last_dialed_ = 0;  // attempt
-  int refusals_ = 0;               // in a row
-  TimePoint refused_since_;
+  Greetings greetings_;
+  bool asked_ = false;               // by the peer, for another connection
+  std::uint64_t attempt_ = 0;        // of the connection in use
   std::uint64_t reported_cost_ = 0;  // of what the peer knows to be delivered
   bool acknowledge_now_ = false;
   TimePoint last_progress_;

@@ -1,5 +1,5 @@
 // A file of its own, as the kernel's header and the C library's cannot be included together.
-#include "backends/net/channel/tcp_progress.h"
+#include "backends/net/link/tcp_progress.h"
 
 #include <linux/sockios.h>
 #include <linux/tcp.h>

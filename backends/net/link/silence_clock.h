@@ -1,12 +1,16 @@
 // How long the host of a peer has not acknowledged what was written to a connection.
 #pragma once
 
+#include <chrono>
 #include <optional>
 
-#include "backends/net/channel/tcp_progress.h"
+#include "backends/net/link/tcp_progress.h"
 #include "core/base/clock.h"
 
 namespace ronde::net {
+
+/// A connection is silent after that time: hosts acknowledge at once, also those that compute.
+inline constexpr std::chrono::seconds kSilentAfter{1};
 
 /// Asks the kernel about one TCP connection. A peer that does not read, while its host says so, is
 /// not silent. Threads: one.
