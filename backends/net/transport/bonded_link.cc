@@ -47,8 +47,18 @@ bool BondedLink::wants_connection() const noexcept {
   return needed() && !works() && !receives_.peer_left() && !greetings_.under_way();
 }
 
-void BondedLink::close() noexcept {
+void BondedLink::drop_connection() noexcept {
   chunks_.reset();
+  counted_ = {};
+  rest_ = Rest::kNo;
+  peer_asks_rest_ = false;
+  next_control_ = ChunkKind::kAcknowledgement;
+  silent_ = false;
+  sends_.lose(card_);
+}
+
+void BondedLink::close() noexcept {
+  drop_connection();
   greetings_.close();
 }
 
@@ -74,28 +84,72 @@ Status BondedLink::judge(const Status& error) {
 }
 
 void BondedLink::lose(const std::string& reason) {
-  chunks_.reset();
-  silent_ = false;
-  sends_.lose(card_);
-  if (!receives_.peer_left()) begin_outage(now(), reason);
+  const bool rests = rest_ == Rest::kAgreed;
+  drop_connection();
+  if (!receives_.peer_left() && !rests) begin_outage(now(), reason);
+}
+
+// Rest. A peer that agrees may use the connection anew before it ends. Then it is lost like any
+// other, but without an outage.
+
+bool BondedLink::may_rest() const noexcept {
+  return works() && rest_ == Rest::kNo && !windows_.has_posted() && !chunks_->writing() &&
+         !greetings_.under_way();
+}
+
+void BondedLink::rest() noexcept {
+  rest_ = Rest::kAsked;
+  next_control_ = ChunkKind::kRest;
+  counted_.set_ending(true);
+}
+
+void BondedLink::take_rest(ChunkKind kind) {
+  if (kind == ChunkKind::kRest) peer_asks_rest_ = true;
+  if (kind == ChunkKind::kStay) end_rest();
+  if (kind != ChunkKind::kRested) return;
+  if (rest_ != Rest::kNo && is_idle()) return drop_connection();
+  end_rest();
+  next_control_ = ChunkKind::kStay;
+}
+
+bool BondedLink::is_idle() const noexcept {
+  return !windows_.has_posted() && !sends_.has_unconfirmed();
+}
+
+/// A peer that asks has its answer once this rank has no use for the connection.
+void BondedLink::agree_to_rest() noexcept {
+  if (!peer_asks_rest_ || !is_idle()) return;
+  peer_asks_rest_ = false;
+  rest_ = Rest::kAgreed;
+  next_control_ = ChunkKind::kRested;
+  counted_.set_ending(true);
+}
+
+/// The connection is used again.
+void BondedLink::end_rest() noexcept {
+  rest_ = Rest::kNo;
+  peer_asks_rest_ = false;
+  next_control_ = ChunkKind::kAcknowledgement;
+  counted_.set_ending(false);
 }
 
 Status BondedLink::greet(bool& moved) {
-  RONDE_ASSIGN_OR_RETURN(auto chunks, greetings_.next(moved));
-  return chunks ? use(std::move(*chunks)) : Status();
+  RONDE_ASSIGN_OR_RETURN(auto connection, greetings_.next(moved));
+  return connection ? use(std::move(*connection)) : Status();
 }
 
 /// Replaces the connection by one that is not older.
-Status BondedLink::use(ChunkStream chunks) {
-  const ChunkHeader greeting = chunks.incoming();
+Status BondedLink::use(GreetedConnection connection) {
+  const ChunkHeader greeting = connection.chunks.incoming();
   if (greeting.message <= attempt_) return {};
-  if (chunks_) sends_.lose(card_);
+  drop_connection();
   attempt_ = greeting.message;
-  chunks_.emplace(std::move(chunks));
+  chunks_.emplace(std::move(connection.chunks));
+  counted_ = std::move(connection.counted);
   chunks_->place({});
   if (shares_) limit_unsent(chunks_->fd());
   silence_ = {};
-  silent_ = asked_ = false;
+  asked_ = false;
   greetings_.settle();
   last_progress_ = now();
   acknowledge_now_ = dials_;  // an acceptor's greeting tells
@@ -111,6 +165,7 @@ Status BondedLink::use(ChunkStream chunks) {
 }
 
 Status BondedLink::send_chunks(bool& moved) {
+  agree_to_rest();
   for (int turn = 0; turn < kTurnChunks; ++turn) {
     if (!chunks_->writing() && !begin_next()) return {};
     wrote_ = true;
@@ -127,17 +182,26 @@ bool BondedLink::acknowledges() const noexcept {
   return acknowledge_now_ || receives_.delivered_cost() - reported_cost_ >= acknowledge_cost_;
 }
 
+bool BondedLink::has_control() const noexcept {
+  return acknowledges() || next_control_ != ChunkKind::kAcknowledgement;
+}
+
 bool BondedLink::has_output() const noexcept {
-  return chunks_->writing() || (may_take() && sends_.has_waiting()) || acknowledges();
+  return chunks_->writing() || (may_take() && sends_.has_waiting()) || has_control();
 }
 
 bool BondedLink::begin_next() {
   const auto chunk = may_take() ? sends_.take(card_) : std::nullopt;
-  if (!chunk && !acknowledges()) return false;
+  if (!chunk && !has_control()) return false;
   reported_cost_ = receives_.delivered_cost();
   acknowledge_now_ = false;
-  chunks_->begin(stamped(chunk ? chunk->header : ChunkHeader()),
-                 chunk ? chunk->bytes : std::span<const std::byte>());
+  if (chunk) {
+    if (rest_ != Rest::kAgreed) end_rest();
+    chunks_->begin(stamped(chunk->header), chunk->bytes);
+  } else {
+    const ChunkKind kind = std::exchange(next_control_, ChunkKind::kAcknowledgement);
+    chunks_->begin(stamped({.kind = kind}), {});
+  }
   return true;
 }
 
@@ -149,6 +213,7 @@ Status BondedLink::receive_chunks(bool& moved) {
       RONDE_RETURN_IF_ERROR(on_header());
     } else {
       RONDE_RETURN_IF_ERROR(on_chunk());
+      if (!chunks_) return {};
       ++turn;
     }
   }
@@ -170,7 +235,8 @@ Status BondedLink::on_header() {
 
 Status BondedLink::on_chunk() {
   const ChunkHeader& header = chunks_->incoming();
-  if (!is_numbered(header.kind)) return {};
+  if (!is_numbered(header.kind)) return take_rest(header.kind), Status();
+  if (rest_ != Rest::kNo || peer_asks_rest_) end_rest();
   const Status ended = receives_.end(header, chunks_->held());
   // Another connection may have brought the goodbye before this chunk.
   if (receives_.peer_left()) acknowledge_now_ = true;

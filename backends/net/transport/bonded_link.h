@@ -3,6 +3,9 @@
 // The higher rank of a pair dials, the lower accepts. Both greet on each new connection: which
 // attempt it is, and how far each has received. Then the chunks that the peer lacks are sent
 // again. A connection that the lower rank dials carries nothing: it asks the higher one to dial.
+//
+// One that carries nothing may rest: both agree to close it, and it is made again once it is
+// needed. That is no outage.
 #pragma once
 
 #include <poll.h>
@@ -90,6 +93,13 @@ class BondedLink {
   void look(TimePoint time);
   /// True while looks are needed.
   [[nodiscard]] bool needs_looks() const noexcept;
+  /// True where the connection carries nothing and may rest.
+  [[nodiscard]] bool may_rest() const noexcept;
+  /// Asks the peer for that.
+  void rest() noexcept;
+  /// When the connection was last used.
+  [[nodiscard]] TimePoint last_progress() const noexcept { return last_progress_; }
+
   /// The outage that lasts. It begins with the last progress.
   [[nodiscard]] const std::optional<LinkOutage>& outage() const noexcept { return outage_; }
   /// The outages that have ended, once.
@@ -109,13 +119,19 @@ class BondedLink {
   /// False where others carry the share of this connection, which may be dead.
   [[nodiscard]] bool may_take() const noexcept { return !shares_ || works(); }
   [[nodiscard]] bool acknowledges() const noexcept;
+  [[nodiscard]] bool has_control() const noexcept;
   [[nodiscard]] bool needed() const noexcept {
     return windows_.has_posted() || sends_.has_unconfirmed() || asked_;
   }
   [[nodiscard]] ChunkHeader stamped(ChunkHeader header) const noexcept;
 
   Status greet(bool& moved);
-  Status use(ChunkStream chunks);
+  Status use(GreetedConnection connection);
+  void take_rest(ChunkKind kind);
+  [[nodiscard]] bool is_idle() const noexcept;
+  void agree_to_rest() noexcept;
+  void end_rest() noexcept;
+  void drop_connection() noexcept;
   Status send_chunks(bool& moved);
   bool begin_next();
   Status receive_chunks(bool& moved);
@@ -133,7 +149,14 @@ class BondedLink {
   PeerWindows& windows_;
   SendWindow& sends_;
   ReceiveWindow& receives_;
+  /// How far both are with a rest.
+  enum class Rest { kNo, kAsked, kAgreed };
+
   std::optional<ChunkStream> chunks_;  // the connection in use
+  CountedConnection counted_;          // its place in the limit
+  Rest rest_ = Rest::kNo;
+  bool peer_asks_rest_ = false;
+  ChunkKind next_control_ = ChunkKind::kAcknowledgement;
   SilenceClock silence_;
   bool silent_ = false;
   bool wrote_ = false;  // since the last look

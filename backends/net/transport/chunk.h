@@ -21,6 +21,9 @@ enum class ChunkKind : std::uint32_t {
   kData = 2,             ///< Numbered. A part of a message.
   kGoodbye = 3,          ///< Numbered. The sender leaves the group; it is its last one.
   kAcknowledgement = 4,  ///< Has nothing of its own.
+  kRest = 5,             ///< Asks the peer to do without this connection until it is needed.
+  kRested = 6,           ///< Agrees: the other side may close it.
+  kStay = 7,             ///< The sender does not close it: it has a use for it again.
 };
 
 /// Comes before the bytes of each chunk.

@@ -71,7 +71,7 @@ Result<ChunkStream::Step> ChunkStream::read(bool& moved) {
 Result<ChunkStream::Step> ChunkStream::end_of_head() {
   RONDE_ASSIGN_OR_RETURN(in_, decode_wire<ChunkHeader>(head_in_, "chunk"));
   head_got_ = 0;
-  if (in_.kind < ChunkKind::kGreeting || in_.kind > ChunkKind::kAcknowledgement ||
+  if (in_.kind < ChunkKind::kGreeting || in_.kind > ChunkKind::kStay ||
       in_.length > kMaxChunkBytes || (in_.length != 0 && in_.kind != ChunkKind::kData)) {
     return Status(Code::kInternal, "sent what is no chunk");
   }

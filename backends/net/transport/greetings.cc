@@ -23,40 +23,40 @@ constexpr std::chrono::milliseconds kRefusalTime{300};
 }  // namespace
 
 void Greetings::begin(Link link, ChunkHeader greeting) {
-  Candidate& made = candidates_.emplace_back(Candidate{ChunkStream(std::move(link.stream)), now()});
+  candidates_.push_back({{ChunkStream(std::move(link.stream)), std::move(link.counted)}, now()});
   if (!dials_) return;
   greeting.message = ++last_dialed_;
-  made.chunks.begin(greeting, {});
+  candidates_.back().connection.chunks.begin(greeting, {});
 }
 
-Result<std::optional<ChunkStream>> Greetings::next(bool& moved) {
+Result<std::optional<GreetedConnection>> Greetings::next(bool& moved) {
   for (auto it = candidates_.begin(); it != candidates_.end();) {
-    const auto greeted = has_greeting(*it, moved);
+    const auto greeted = has_greeting(it->connection.chunks, moved);
     if (greeted.ok() && !*greeted) {
       ++it;
       continue;
     }
     if (!greeted.ok() && !is_outage(greeted.status().code())) return greeted.status();
-    ChunkStream chunks = std::move(it->chunks);
+    GreetedConnection connection = std::move(it->connection);
     it = candidates_.erase(it);
-    if (greeted.ok()) return std::optional(std::move(chunks));
+    if (greeted.ok()) return std::optional(std::move(connection));
     if (dials_) note_refusal(now());
   }
-  return std::optional<ChunkStream>();
+  return std::optional<GreetedConnection>();
 }
 
 /// True once the peer's greeting is there.
-Result<bool> Greetings::has_greeting(Candidate& candidate, bool& moved) {
-  if (candidate.chunks.writing()) RONDE_RETURN_IF_ERROR(candidate.chunks.write(moved).status());
-  RONDE_ASSIGN_OR_RETURN(const auto step, candidate.chunks.read(moved));
+Result<bool> Greetings::has_greeting(ChunkStream& chunks, bool& moved) {
+  if (chunks.writing()) RONDE_RETURN_IF_ERROR(chunks.write(moved).status());
+  RONDE_ASSIGN_OR_RETURN(const auto step, chunks.read(moved));
   if (step == ChunkStream::Step::kNothing) return false;
-  if (candidate.chunks.incoming().kind == ChunkKind::kGreeting) return true;
+  if (chunks.incoming().kind == ChunkKind::kGreeting) return true;
   return Status(Code::kInternal, "sent no greeting");
 }
 
 std::optional<TimePoint> Greetings::look(TimePoint time, bool used) {
   std::erase_if(candidates_, [&](Candidate& candidate) {
-    return candidate.silence.look(candidate.chunks.fd(), time) >= kSilentAfter ||
+    return candidate.silence.look(candidate.connection.chunks.fd(), time) >= kSilentAfter ||
            time > candidate.since + kGreetingLimit;
   });
   return asking_ ? look_at_asking(time, used) : std::nullopt;
@@ -82,8 +82,9 @@ bool Greetings::is_refused() const noexcept {
 }
 
 bool Greetings::has_unread() const noexcept {
-  return std::ranges::any_of(
-      candidates_, [](const Candidate& candidate) { return candidate.chunks.has_unread(); });
+  return std::ranges::any_of(candidates_, [](const Candidate& candidate) {
+    return candidate.connection.chunks.has_unread();
+  });
 }
 
 }  // namespace ronde::net

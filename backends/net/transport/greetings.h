@@ -16,6 +16,12 @@
 
 namespace ronde::net {
 
+/// A connection that may carry chunks.
+struct GreetedConnection {
+  ChunkStream chunks;
+  CountedConnection counted;
+};
+
 /// No call blocks. Threads: one at a time.
 class Greetings {
  public:
@@ -39,7 +45,7 @@ class Greetings {
 
   /// The next connection whose greeting is there, if there is one. Errors: kInvalidArgument where
   /// sealed bytes were changed; kInternal where the peer sent something else.
-  Result<std::optional<ChunkStream>> next(bool& moved);
+  Result<std::optional<GreetedConnection>> next(bool& moved);
 
   /// Gives up what is silent. Returns since when the peer has asked in vain, if it has; `used`:
   /// there was a connection before.
@@ -61,14 +67,15 @@ class Greetings {
   template <typename Add>
   void for_each_wait(Add add) const {
     for (const Candidate& candidate : candidates_) {
-      add(candidate.chunks.fd(), candidate.chunks.writing() ? POLLIN | POLLOUT : POLLIN);
+      const ChunkStream& chunks = candidate.connection.chunks;
+      add(chunks.fd(), chunks.writing() ? POLLIN | POLLOUT : POLLIN);
     }
     if (asking_) add(asking_->link.stream.fd(), POLLIN);
   }
 
  private:
   struct Candidate {
-    ChunkStream chunks;
+    GreetedConnection connection;
     TimePoint since;
     SilenceClock silence = {};
   };
@@ -77,7 +84,7 @@ class Greetings {
     TimePoint since;
   };
 
-  static Result<bool> has_greeting(Candidate& candidate, bool& moved);
+  static Result<bool> has_greeting(ChunkStream& chunks, bool& moved);
   std::optional<TimePoint> look_at_asking(TimePoint time, bool used);
   void note_refusal(TimePoint time) noexcept {
     if (refusals_++ == 0) refused_since_ = time;

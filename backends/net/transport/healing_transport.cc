@@ -18,6 +18,19 @@ constexpr std::chrono::milliseconds kLookInterval{100};
 
 }  // namespace
 
+class HealingTransport::Idle final : public IdleConnections {
+ public:
+  Idle(HealingTransport& owner, std::size_t card) noexcept : owner_(owner), card_(card) {}
+
+  void tend() override {}  // the transport's own thread does
+  TimePoint least_recent_use() override { return owner_.least_recent_use(card_); }
+  void end_least_recent() override { owner_.end_least_recent(card_); }
+
+ private:
+  HealingTransport& owner_;
+  const std::size_t card_;
+};
+
 Result<std::unique_ptr<HealingTransport>> HealingTransport::create(HealingTransportArgs args) {
   FileDescriptor wake = make_event();
   FileDescriptor thread_wake = make_event();
@@ -48,8 +61,9 @@ void HealingTransport::add_service(std::size_t card) {
   auto on_failure = [this, card](int rank, const Status& why) {
     mailbox_.put(Mailbox::Failure{card, rank, why});
   };
-  services_.push_back(
-      args_.manager->add({std::move(party), std::move(on_link), std::move(on_failure)}));
+  idle_.push_back(std::make_unique<Idle>(*this, card));
+  services_.push_back(args_.manager->add(
+      {std::move(party), std::move(on_link), std::move(on_failure), idle_.back().get()}));
 }
 
 HealingTransport::~HealingTransport() {
@@ -71,6 +85,32 @@ void HealingTransport::stop_thread() {
     turn_.stop();
   }
   thread_.join();
+}
+
+// Connections that may rest, for the manager's thread.
+
+BondedLink* HealingTransport::least_recently_used(std::size_t card) {
+  BondedLink* least = nullptr;
+  for (HealingPeer* each : used_) {
+    BondedLink& lane = each->link().lane(card);
+    if (!lane.may_rest()) continue;
+    if (least == nullptr || lane.last_progress() < least->last_progress()) least = &lane;
+  }
+  return least;
+}
+
+TimePoint HealingTransport::least_recent_use(std::size_t card) {
+  const MutexLock lock(mutex_);
+  const BondedLink* const least = least_recently_used(card);
+  return least == nullptr ? kForever : least->last_progress();
+}
+
+void HealingTransport::end_least_recent(std::size_t card) {
+  const MutexLock lock(mutex_);
+  BondedLink* const least = least_recently_used(card);
+  if (least == nullptr) return;
+  least->rest();
+  turn_.note_call();  // the thread sends it
 }
 
 // Mail.
@@ -155,6 +195,7 @@ std::optional<Status> HealingTransport::try_to_finish(TransferId id, Nap& nap_fo
   const bool finished = done(id);
   if (finished || !broken_.ok()) {
     turn_.end_wait(!broken_.ok());
+    args_.manager->settle();
     return finished ? Status() : broken_;
   }
   if (!moved) nap_for = nap();
@@ -232,6 +273,7 @@ bool HealingTransport::drive(Nap& nap_for, bool woken) {
   nap_for.entries.push_back({turn_.wake(), POLLIN, 0});
   nap_for.ready = moved || nap_for.ready || !broken_.ok();
   turn_.end(/*polls=*/!nap_for.ready);
+  if (moved) args_.manager->settle();
   return true;
 }
 

@@ -26,6 +26,9 @@ namespace ronde::net {
 
 class HealingTransport final : public Transport {
  public:
+  /// The connections over one card that may rest.
+  class Idle;
+
   /// Errors: kResourceExhausted.
   static Result<std::unique_ptr<HealingTransport>> create(HealingTransportArgs args);
   /// Blocks until the peers have what was sent to them: as long as an outage may last at most.
@@ -52,6 +55,10 @@ class HealingTransport final : public Transport {
   [[nodiscard]] Status check_peer(int rank) const RONDE_REQUIRES(mutex_);
   HealingPeer& peer(int rank) RONDE_REQUIRES(mutex_);
   [[nodiscard]] bool done(TransferId id) const RONDE_REQUIRES(mutex_);
+  [[nodiscard]] BondedLink* least_recently_used(std::size_t card) RONDE_REQUIRES(mutex_);
+  TimePoint least_recent_use(std::size_t card) RONDE_EXCLUDES(mutex_);
+  void end_least_recent(std::size_t card) RONDE_EXCLUDES(mutex_);
+
   Status take_mail() RONDE_REQUIRES(mutex_);
   void add_service(std::size_t card);
   /// One turn of all links.
@@ -74,6 +81,7 @@ class HealingTransport final : public Transport {
   const LinkReports reports_;
   const pid_t process_ = ::getpid();
   Mailbox mailbox_;                                     // its wake-up is also for aborts
+  std::vector<std::unique_ptr<Idle>> idle_;             // by card
   std::vector<ConnectionManager::ServiceId> services_;  // by card
   const PeerNeeds needs_{args_, reports_, services_};
   Mutex mutex_;

@@ -79,8 +79,10 @@ void swap_frames(Transport& transport, int to, int from, std::size_t round, std:
   const auto sent = transport.send(to, out);
   REQUIRE(received.ok());
   REQUIRE(sent.ok());
-  REQUIRE(transport.wait(*sent, abort).ok());
-  REQUIRE(transport.wait(*received, abort).ok());
+  for (const TransferId id : {*sent, *received}) {
+    const Status end = transport.wait(id, abort);
+    REQUIRE_MESSAGE(end.ok(), end.to_string());
+  }
   REQUIRE(in == make_frame(from, round, bytes));
 }
 
@@ -96,9 +98,13 @@ void swap_with_all(Transport& transport, std::size_t round, std::size_t bytes,
 constexpr std::size_t rounds(int wanted) { return static_cast<std::size_t>(test::rounds(wanted)); }
 
 constexpr std::size_t kSizes[] = {8, 0, 70'000, 1, 1'000'003};
+constexpr Wires kLimitedWires[] = {Wires::kTcp,      Wires::kSealed,
+                                   Wires::kHealing,  Wires::kHealingSealed,
+                                   Wires::kTwoCards, Wires::kTwoCardsHealing};
 
 TEST_CASE("all ranks exchange with all, within few connections, and the bytes are right") {
-  for (const Wires wires : {Wires::kTcp, Wires::kSealed}) {
+  for (const Wires wires : kLimitedWires) {
+    CAPTURE(static_cast<int>(wires));
     for (const int most : {1, 2}) {
       with_limit(wires, 5, most, [&](Member& member, int, AbortToken& abort) {
         for (std::size_t round = 0; round < rounds(40); ++round) {
@@ -125,7 +131,7 @@ TEST_CASE("a ring of ranks has its two connections, also beyond a limit of one")
 }
 
 TEST_CASE("both sides end and use a connection at the same time, and no byte is lost") {
-  for (const Wires wires : {Wires::kTcp, Wires::kSealed}) {
+  for (const Wires wires : {Wires::kTcp, Wires::kSealed, Wires::kHealing, Wires::kHealingSealed}) {
     // Of three groups of two ranks, at most one may keep its connection.
     with_limit(wires, 2, 1, [](Member& member, int rank, AbortToken& abort) {
       member.add_group();
@@ -159,54 +165,59 @@ TEST_CASE("transports in threads of their own share one limit") {
 }
 
 TEST_CASE("a peer that computes answers, and does not end what is used") {
-  with_limit(Wires::kTcp, 3, 1, [](Member& member, int rank, AbortToken& abort) {
-    std::byte byte{1};
-    const auto pass = [&](int from, int to) {
-      if (rank != from && rank != to) return;
-      const auto id = rank == from ? member.transport().send(to, {&byte, 1})
-                                   : member.transport().recv(from, {&byte, 1});
-      REQUIRE(member.transport().wait(id.value(), abort).ok());
-    };
-    pass(0, 1);
-    pass(0, 2);
-    // Nobody is inside a wait: the managers end one connection of rank 0.
-    CHECK(member.comes_down_to(1));
-    pass(0, 1);
-    pass(2, 0);
-    pass(1, 2);
-    CHECK(member.comes_down_to(1));
-  });
+  for (const Wires wires : {Wires::kTcp, Wires::kHealing}) {
+    with_limit(wires, 3, 1, [](Member& member, int rank, AbortToken& abort) {
+      std::byte byte{1};
+      const auto pass = [&](int from, int to) {
+        if (rank != from && rank != to) return;
+        const auto id = rank == from ? member.transport().send(to, {&byte, 1})
+                                     : member.transport().recv(from, {&byte, 1});
+        REQUIRE(member.transport().wait(id.value(), abort).ok());
+      };
+      pass(0, 1);
+      pass(0, 2);
+      // Nobody is inside a wait: the managers end one connection of rank 0.
+      CHECK(member.comes_down_to(1));
+      pass(0, 1);
+      pass(2, 0);
+      pass(1, 2);
+      CHECK(member.comes_down_to(1));
+    });
+  }
 }
 
 TEST_CASE("a connection that one side waits on is refused to end") {
-  std::barrier<> all(3);
-  with_limit(Wires::kTcp, 3, 1, [&](Member& member, int rank, AbortToken& abort) {
-    std::byte byte{1};
-    Transport& transport = member.transport();
-    if (rank == 0) {
-      // Ranks 1 and 2 wait for rank 0, which has more connections than it may have.
-      all.arrive_and_wait();
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));
-      CHECK(member.counts().open() == 2);
-      CHECK(member.counts().opened == 2);
-      for (const int to : {1, 2}) {
-        REQUIRE(transport.wait(transport.send(to, {&byte, 1}).value(), abort).ok());
+  for (const Wires wires : {Wires::kTcp, Wires::kHealing}) {
+    std::barrier<> all(3);
+    with_limit(wires, 3, 1, [&](Member& member, int rank, AbortToken& abort) {
+      std::byte byte{1};
+      Transport& transport = member.transport();
+      if (rank == 0) {
+        // Ranks 1 and 2 wait for rank 0, which has more connections than it may have.
+        all.arrive_and_wait();
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        CHECK(member.counts().open() == 2);
+        CHECK(member.counts().opened == 2);
+        for (const int to : {1, 2}) {
+          REQUIRE(transport.wait(transport.send(to, {&byte, 1}).value(), abort).ok());
+        }
+      } else {
+        const auto id = transport.recv(0, {&byte, 1});
+        all.arrive_and_wait();
+        REQUIRE(transport.wait(id.value(), abort).ok());
       }
-    } else {
-      const auto id = transport.recv(0, {&byte, 1});
       all.arrive_and_wait();
-      REQUIRE(transport.wait(id.value(), abort).ok());
-    }
-    all.arrive_and_wait();
-    CHECK(member.comes_down_to(1));
-    all.arrive_and_wait();
-  });
+      CHECK(member.comes_down_to(1));
+      all.arrive_and_wait();
+    });
+  }
 }
 
 TEST_CASE("bytes that a rank sent before it left its group arrive, though its peer asks to end") {
   constexpr std::size_t kBytes = 3'000'000;
   for (int round = 0; round < test::rounds(20); ++round) {
-    with_limit(Wires::kTcp, 3, 1, [&](Member& member, int rank, AbortToken& abort) {
+    const Wires wires = round % 2 == 0 ? Wires::kTcp : Wires::kHealing;
+    with_limit(wires, 3, 1, [&](Member& member, int rank, AbortToken& abort) {
       swap_with_all(member.transport(), 0, 8, abort);
       if (rank == 0) {
         const auto out = make_frame(0, 1, kBytes);
