@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace ronde::kernels::HWY_NAMESPACE {
 
-/// Where the means of two inputs are computed.
+/// Two inputs and the place of their means.
 struct Means {
   const float* a;
   const float* b;

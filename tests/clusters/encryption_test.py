@@ -38,7 +38,7 @@ except ronde.Error as error:
 """
 
 
-# Of the data, and of the control channel.
+# Errors of data connections and of the control channel.
 ALTERED = re.compile(
     r"is cut off: its connection "
     r"(between rank 0 on n1 and rank 1 on n2|with rank \d \(pid \d+ on n\d\)).* a record that "

@@ -49,10 +49,7 @@ bool BondedLink::wants_connection() const noexcept {
 
 void BondedLink::drop_connection() noexcept {
   chunks_.reset();
-  counted_ = {};
-  rest_ = Rest::kNo;
-  peer_asks_rest_ = false;
-  next_control_ = ChunkKind::kAcknowledgement;
+  rest_ = {};
   silent_ = false;
   sends_.lose(card_);
 }
@@ -83,54 +80,16 @@ Status BondedLink::judge(const Status& error) {
   return {};
 }
 
+/// A peer that agreed to a rest may have closed it, whatever this rank has sent since.
 void BondedLink::lose(const std::string& reason) {
-  const bool rests = rest_ == Rest::kAgreed;
+  const bool rests = rest_.is_agreed();
   drop_connection();
   if (!receives_.peer_left() && !rests) begin_outage(now(), reason);
 }
 
-// Rest. A peer that agrees may use the connection anew before it ends. Then it is lost like any
-// other, but without an outage.
-
 bool BondedLink::may_rest() const noexcept {
-  return works() && rest_ == Rest::kNo && !windows_.has_posted() && !chunks_->writing() &&
+  return works() && !rest_.is_under_way() && !windows_.has_posted() && !chunks_->writing() &&
          !greetings_.under_way();
-}
-
-void BondedLink::rest() noexcept {
-  rest_ = Rest::kAsked;
-  next_control_ = ChunkKind::kRest;
-  counted_.set_ending(true);
-}
-
-void BondedLink::take_rest(ChunkKind kind) {
-  if (kind == ChunkKind::kRest) peer_asks_rest_ = true;
-  if (kind == ChunkKind::kStay) end_rest();
-  if (kind != ChunkKind::kRested) return;
-  if (rest_ != Rest::kNo && is_idle()) return drop_connection();
-  end_rest();
-  next_control_ = ChunkKind::kStay;
-}
-
-bool BondedLink::is_idle() const noexcept {
-  return !windows_.has_posted() && !sends_.has_unconfirmed();
-}
-
-/// A peer that asks has its answer once this rank has no use for the connection.
-void BondedLink::agree_to_rest() noexcept {
-  if (!peer_asks_rest_ || !is_idle()) return;
-  peer_asks_rest_ = false;
-  rest_ = Rest::kAgreed;
-  next_control_ = ChunkKind::kRested;
-  counted_.set_ending(true);
-}
-
-/// The connection is used again.
-void BondedLink::end_rest() noexcept {
-  rest_ = Rest::kNo;
-  peer_asks_rest_ = false;
-  next_control_ = ChunkKind::kAcknowledgement;
-  counted_.set_ending(false);
 }
 
 Status BondedLink::greet(bool& moved) {
@@ -145,7 +104,7 @@ Status BondedLink::use(GreetedConnection connection) {
   drop_connection();
   attempt_ = greeting.message;
   chunks_.emplace(std::move(connection.chunks));
-  counted_ = std::move(connection.counted);
+  rest_ = RestAgreement(std::move(connection.counted));
   chunks_->place({});
   if (shares_) limit_unsent(chunks_->fd());
   silence_ = {};
@@ -165,7 +124,7 @@ Status BondedLink::use(GreetedConnection connection) {
 }
 
 Status BondedLink::send_chunks(bool& moved) {
-  agree_to_rest();
+  if (is_idle()) rest_.answer();
   for (int turn = 0; turn < kTurnChunks; ++turn) {
     if (!chunks_->writing() && !begin_next()) return {};
     wrote_ = true;
@@ -182,9 +141,7 @@ bool BondedLink::acknowledges() const noexcept {
   return acknowledge_now_ || receives_.delivered_cost() - reported_cost_ >= acknowledge_cost_;
 }
 
-bool BondedLink::has_control() const noexcept {
-  return acknowledges() || next_control_ != ChunkKind::kAcknowledgement;
-}
+bool BondedLink::has_control() const noexcept { return acknowledges() || rest_.has_word(); }
 
 bool BondedLink::has_output() const noexcept {
   return chunks_->writing() || (may_take() && sends_.has_waiting()) || has_control();
@@ -196,11 +153,10 @@ bool BondedLink::begin_next() {
   reported_cost_ = receives_.delivered_cost();
   acknowledge_now_ = false;
   if (chunk) {
-    if (rest_ != Rest::kAgreed) end_rest();
+    rest_.note_sent();
     chunks_->begin(stamped(chunk->header), chunk->bytes);
   } else {
-    const ChunkKind kind = std::exchange(next_control_, ChunkKind::kAcknowledgement);
-    chunks_->begin(stamped({.kind = kind}), {});
+    chunks_->begin(stamped({.kind = rest_.take_word()}), {});
   }
   return true;
 }
@@ -235,8 +191,11 @@ Status BondedLink::on_header() {
 
 Status BondedLink::on_chunk() {
   const ChunkHeader& header = chunks_->incoming();
-  if (!is_numbered(header.kind)) return take_rest(header.kind), Status();
-  if (rest_ != Rest::kNo || peer_asks_rest_) end_rest();
+  if (!is_numbered(header.kind)) {
+    if (rest_.take(header.kind, is_idle())) drop_connection();
+    return {};
+  }
+  rest_.note_received();
   const Status ended = receives_.end(header, chunks_->held());
   // Another connection may have brought the goodbye before this chunk.
   if (receives_.peer_left()) acknowledge_now_ = true;

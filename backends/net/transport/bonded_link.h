@@ -25,6 +25,7 @@
 #include "backends/net/transport/chunk_stream.h"
 #include "backends/net/transport/greetings.h"
 #include "backends/net/transport/receive_window.h"
+#include "backends/net/transport/rest_agreement.h"
 #include "backends/net/transport/send_window.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
@@ -96,7 +97,7 @@ class BondedLink {
   /// True where the connection carries nothing and may rest.
   [[nodiscard]] bool may_rest() const noexcept;
   /// Asks the peer for that.
-  void rest() noexcept;
+  void rest() noexcept { rest_.ask(); }
   /// When the connection was last used.
   [[nodiscard]] TimePoint last_progress() const noexcept { return last_progress_; }
 
@@ -127,10 +128,9 @@ class BondedLink {
 
   Status greet(bool& moved);
   Status use(GreetedConnection connection);
-  void take_rest(ChunkKind kind);
-  [[nodiscard]] bool is_idle() const noexcept;
-  void agree_to_rest() noexcept;
-  void end_rest() noexcept;
+  [[nodiscard]] bool is_idle() const noexcept {
+    return !windows_.has_posted() && !sends_.has_unconfirmed();
+  }
   void drop_connection() noexcept;
   Status send_chunks(bool& moved);
   bool begin_next();
@@ -149,14 +149,8 @@ class BondedLink {
   PeerWindows& windows_;
   SendWindow& sends_;
   ReceiveWindow& receives_;
-  /// How far both are with a rest.
-  enum class Rest { kNo, kAsked, kAgreed };
-
   std::optional<ChunkStream> chunks_;  // the connection in use
-  CountedConnection counted_;          // its place in the limit
-  Rest rest_ = Rest::kNo;
-  bool peer_asks_rest_ = false;
-  ChunkKind next_control_ = ChunkKind::kAcknowledgement;
+  RestAgreement rest_;                 // about it
   SilenceClock silence_;
   bool silent_ = false;
   bool wrote_ = false;  // since the last look

@@ -1,4 +1,4 @@
-// What comes from other ranks while the driving thread runs agreed work.
+// The frames of other ranks that arrive while the driving thread runs agreed work.
 #pragma once
 
 #include <functional>

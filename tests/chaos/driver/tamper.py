@@ -20,7 +20,7 @@ PORT = "29999"
 # From the first agreements to the middle of the data.
 AFTER_BYTES = (1000, 5000, 50_000, 500_000, 5_000_000)
 START_S = 20.0
-# Of the data, and of the control channel.
+# Errors of data connections and of the control channel.
 ALTERED = re.compile(
     r"connection (between rank \d+ on \S+ and rank \d+ on \S+|with rank \d+ \(pid \d+ on \S+\)) "
     r".*a record that is not as it was sent"
@@ -28,7 +28,7 @@ ALTERED = re.compile(
 
 
 def _says(relay: subprocess.Popen[str], line: str, seconds: float) -> bool:
-    """Whether the relay's next line, within the time, is this one."""
+    """True if the relay's next line, within the time, is this one."""
     assert relay.stdout is not None
     readable, _, _ = select.select([relay.stdout], [], [], seconds)
     return bool(readable) and relay.stdout.readline() == f"{line}\n"

@@ -116,7 +116,7 @@ TEST_CASE(
   });
 }
 
-/// Where the mean of two inputs goes, and one element whose sum overflows.
+/// The place for the mean of two inputs, and one element whose sum overflows.
 struct MeanCase {
   std::size_t count;
   std::size_t large;  // count: none

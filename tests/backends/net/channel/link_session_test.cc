@@ -1,4 +1,4 @@
-// What a session keeps, sends again and takes.
+// A session keeps messages, sends them again and takes each once.
 #include "backends/net/channel/link_session.h"
 
 #include <doctest/doctest.h>
