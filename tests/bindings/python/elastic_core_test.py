@@ -24,7 +24,9 @@ def text(value: str) -> bytes:
 
 def epoch_note(epoch: int, rank: int, workers: list[tuple[int, str, bool]], job: str) -> bytes:
     fields = struct.pack("<BQi", EPOCH, epoch, rank)
-    fields += text(job) + text("ab" * 32) + text("") + text("start")
+    fields += text(job) + text("ab" * 32)
+    fields += text("") + text("")  # on one host: no rendezvous and no tree
+    fields += text("start")
     fields += struct.pack("<I", len(workers))
     for worker, host, holds in workers:
         fields += struct.pack("<Q", worker) + text(host) + struct.pack("<B", holds)
