@@ -11,8 +11,6 @@
 namespace ronde::net {
 namespace {
 
-constexpr unsigned kLostProbes = 2;
-
 /// Comes before the bytes of each message.
 struct LinkHeader {
   std::uint32_t length = 0;
@@ -74,11 +72,8 @@ TcpLink::~TcpLink() {
 
 std::uint64_t TcpLink::acknowledged() noexcept {
   const TcpProgress is = tcp_progress(stream_.fd());
-  const TcpProgress was = std::exchange(progress_, is);
-  // A frozen peer's host acknowledges what fits its buffer, then reports the buffer as full. Other
-  // input from the peer proves nothing if only our own direction is cut.
-  const bool full = is.full_us != was.full_us && is.lost_probes <= kLostProbes;
-  if (!is.waiting || is.acknowledged_bytes != was.acknowledged_bytes || full) ++acknowledged_;
+  // Input from the peer proves nothing if only our own direction is cut.
+  if (shows_life(std::exchange(progress_, is), is)) ++acknowledged_;
   return acknowledged_;
 }
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <optional>
+#include <utility>
 
 #include "backends/net/link/tcp_progress.h"
 #include "core/base/clock.h"
@@ -19,20 +20,14 @@ class SilenceClock {
   /// The silence until `time`, as far as looks have seen it.
   Duration look(int fd, TimePoint time) noexcept {
     const TcpProgress is = tcp_progress(fd);
-    const bool full = is.full_us != last_.full_us && is.lost_probes <= kLostProbes;
     waiting_ = is.waiting;
-    if (!is.waiting || is.acknowledged_bytes != last_.acknowledged_bytes || full || !since_) {
-      since_ = time;
-    }
-    last_ = is;
+    if (shows_life(std::exchange(last_, is), is) || !since_) since_ = time;
     return time - *since_;
   }
   /// True if something was not acknowledged at the last look.
   [[nodiscard]] bool waiting() const noexcept { return waiting_; }
 
  private:
-  static constexpr unsigned kLostProbes = 2;
-
   TcpProgress last_;
   std::optional<TimePoint> since_;
   bool waiting_ = false;

@@ -13,6 +13,14 @@ struct TcpProgress {
   unsigned lost_probes = 0;              ///< Probes of a full buffer in a row without an answer.
 };
 
+/// True if the peer's host has answered between two looks, or owes no answer. A frozen peer's host
+/// acknowledges what fits its buffer, then reports the buffer as full.
+constexpr bool shows_life(const TcpProgress& was, const TcpProgress& is) noexcept {
+  constexpr unsigned kLostProbes = 2;
+  const bool full = is.full_us != was.full_us && is.lost_probes <= kLostProbes;
+  return !is.waiting || is.acknowledged_bytes != was.acknowledged_bytes || full;
+}
+
 /// Zeros where `fd` is no TCP connection.
 TcpProgress tcp_progress(int fd) noexcept;
 
