@@ -243,15 +243,21 @@ void PeerLink::look_for_begin() {
     if (word.ok() && **word == kBegin) {
       link_ = std::move(it->link);
       watched_ = {};
+      departures_ = 0;
       return candidates_.clear();
     }
     it = candidates_.erase(it);
   }
 }
 
+/// A connection that the peer made before it left may be in its handshake here. It is found before
+/// a second watched connection, made later, ends.
 Status PeerLink::look_for_departure() {
-  if (dials_ || !watches() || !busy()) return {};
-  return look_for_end(watched_.stream);
+  if (!awaits_peer() || !watches()) return {};
+  const Status end = look_for_end(watched_.stream);
+  if (end.ok() || departures_++ > 0) return end;
+  watched_ = {};
+  return {};
 }
 
 }  // namespace ronde::net

@@ -53,6 +53,10 @@ class PeerLink {
 
   /// Uses a connection that was dialed here, or accepted once its dialer begins.
   void attach(Link link);
+  /// True while transfers wait for a connection that the peer must make, and none has come.
+  [[nodiscard]] bool awaits_peer() const noexcept {
+    return !dials_ && busy() && !connected() && candidates_.empty();
+  }
   /// Holds a connection that carries nothing. It ends when the peer leaves the group.
   void watch(Link link) {
     if (dials_ || !connected()) watched_ = std::move(link);
@@ -149,6 +153,7 @@ class PeerLink {
   std::optional<std::uint64_t> announced_;  // length of the message that comes next
   EndAgreement agreement_{dials_};
   bool tended_ = false;  // words are read though nothing is posted
+  int departures_ = 0;   // watched connections that ended, since a connection began
   Status failed_;        // found while nothing was posted
   std::uint64_t posted_sends_ = 0;
   std::uint64_t posted_receives_ = 0;

@@ -132,7 +132,8 @@ Result<std::unique_ptr<Communicator>> TcpBackend::open(const GroupSpec& group, E
                                .party = party_for(*args_, group),
                                .manager = std::move(manager),
                                .address = std::move(address),
-                               .timeout = args_->timeout};
+                               .timeout = args_->timeout,
+                               .late_after = args_->late_after};
   RONDE_ASSIGN_OR_RETURN(auto transport, make_transport(args_, group, needs));
   return std::unique_ptr<Communicator>(std::make_unique<TcpGroup>(std::move(transport)));
 }

@@ -22,9 +22,11 @@ namespace ronde::net {
 struct TcpBackendArgs {
   Party party;  ///< Of the job, with keys; purpose and context are set for each group.
   Secret secret;
-  std::shared_ptr<ConnectionManager> manager;      ///< Between hosts; null for a job of one host.
-  Routes routes;                                   ///< Several: data is spread over them.
-  Duration timeout{};                              ///< For one connection.
+  std::shared_ptr<ConnectionManager> manager;  ///< Between hosts; null for a job of one host.
+  Routes routes;                               ///< Several: data is spread over them.
+  Duration timeout{};                          ///< For one connection.
+  /// A peer that has not dialed for so long may have left the group. A connection to it shows it.
+  Duration late_after = std::chrono::seconds(1);
   Duration reconnect_limit{};                      ///< Between hosts; 0: connections do not heal.
   Duration link_timeout{};                         ///< For a card among several; 0: none.
   std::size_t window_bytes = kHealingWindowBytes;  ///< For those that do.

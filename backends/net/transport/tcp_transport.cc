@@ -15,8 +15,6 @@
 namespace ronde::net {
 namespace {
 
-// A peer that has not dialed for so long may have left the group. A connection to it then shows it.
-constexpr std::chrono::seconds kLate{1};
 // A word that the peer sent before the last message arrived comes within a round trip.
 constexpr std::chrono::seconds kLongestRoundTrip{1};
 
@@ -148,7 +146,9 @@ void TcpTransport::take_link(Link link) {
 
 Status TcpTransport::take_failure(int job_rank, const Status& why) {
   const int rank = args_.members.position(job_rank);
-  peer(rank).dialing = false;
+  Peer& with = peer(rank);
+  with.dialing = false;
+  if (!with.link.dials() && !with.link.awaits_peer()) return {};
   return args_.members.not_connected(rank, why);
 }
 
@@ -175,18 +175,14 @@ Status TcpTransport::dial(Peer& peer) {
 
 /// Dials where that is this rank's part; otherwise the peer will.
 Status TcpTransport::connect(Peer& peer) {
-  if (peer.link.connected()) return {};
-  if (peer.link.dials()) return dial(peer);
-  if (peer.waits_since == kForever) peer.waits_since = now();
-  return {};
+  return peer.link.connected() || !peer.link.dials() ? Status() : dial(peer);
 }
 
 /// Connects with peers that are late to dial, to learn when they leave.
 Status TcpTransport::watch_late_peers() {
   for (Peer* peer : used_) {
-    if (peer->link.connected()) peer->waits_since = kForever;
-    if (peer->waits_since == kForever || peer->link.watches()) continue;
-    if (now() > peer->waits_since + kLate) RONDE_RETURN_IF_ERROR(dial(*peer));
+    if (!peer->link.awaits_peer() || peer->link.watches()) continue;
+    if (now() > peer->busy_since + args_.late_after) RONDE_RETURN_IF_ERROR(dial(*peer));
   }
   return {};
 }
@@ -194,6 +190,7 @@ Status TcpTransport::watch_late_peers() {
 TcpTransport::Peer& TcpTransport::use(int rank) {
   Peer& used = peer(rank);
   used.last_use = now();
+  if (!used.link.busy()) used.busy_since = used.last_use;
   return used;
 }
 

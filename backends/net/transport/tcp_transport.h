@@ -36,6 +36,8 @@ struct TcpTransportArgs {
   /// The address at which a rank accepts connections.
   std::function<Result<Endpoint>(const FailedRank& who)> address;
   Duration timeout{};  ///< For one connection.
+  /// A peer that has not dialed for so long may have left the group: see TcpBackendArgs.
+  Duration late_after{};
 };
 
 /// Threads: as Transport; the manager's thread tends idle connections.
@@ -58,7 +60,7 @@ class TcpTransport final : public Transport, private IdleConnections {
     int rank;  // in the group
     PeerLink link;
     bool dialing = false;
-    TimePoint waits_since = kForever;  // for the peer to dial
+    TimePoint busy_since;
     TimePoint last_use;
   };
 

@@ -17,12 +17,14 @@ namespace {
 /// The groups of one rank, with a limit of its connections.
 class Member {
  public:
-  Member(const test::LocalJob& job, Listeners& listeners, std::barrier<>& all, int rank, int most)
+  Member(const test::LocalJob& job, Listeners& listeners, std::barrier<>& all, int rank, int most,
+         std::chrono::milliseconds late_after)
       : job_(job),
         all_(all),
         rank_(rank),
         backend_(tcp_backend(listeners, rank,
-                             {.budget = std::make_shared<ConnectionBudget>(most, counts_)})) {
+                             {.late_after = late_after,
+                              .budget = std::make_shared<ConnectionBudget>(most, counts_)})) {
     add_group();
   }
   void add_group() {
@@ -60,12 +62,13 @@ class Member {
 
 /// Runs `body` for each rank of a limited group.
 void with_limit(Wires wires, int ranks, int most,
-                const std::function<void(Member&, int rank, AbortToken&)>& body) {
+                const std::function<void(Member&, int rank, AbortToken&)>& body,
+                std::chrono::milliseconds late_after = std::chrono::seconds(1)) {
   const test::LocalJob job(ranks, hosts_for(wires, ranks));
   Listeners listeners(wires, ranks);
   std::barrier<> all(ranks);
   test::run_ranks(ranks, [&](int rank) {
-    Member member(job, listeners, all, rank, most);
+    Member member(job, listeners, all, rank, most, late_after);
     body(member, rank, job.abort());
   });
 }
@@ -115,6 +118,17 @@ TEST_CASE("all ranks exchange with all, within few connections, and the bytes ar
         swap_with_all(member.transport(), 99, 8, abort);
       });
     }
+  }
+}
+
+TEST_CASE("a rank that connects with peers which are late finds none of them gone") {
+  for (const Wires wires : {Wires::kTcp, Wires::kSealed}) {
+    const auto body = [](Member& member, int, AbortToken& abort) {
+      for (std::size_t round = 0; round < rounds(60); ++round) {
+        swap_with_all(member.transport(), round, kSizes[round % std::size(kSizes)], abort);
+      }
+    };
+    with_limit(wires, 5, 1, body, std::chrono::milliseconds(0));
   }
 }
 

@@ -59,6 +59,7 @@ std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank,
   }
   args.link_timeout = options.link_timeout;
   args.timeout = options.timeout;
+  args.late_after = options.late_after;
   if (heals) args.reconnect_limit = options.reconnect_limit;
   args.window_bytes = std::size_t{512} << 10;  // full at times
   return std::make_unique<TcpBackend>(std::move(args));

@@ -71,6 +71,7 @@ class Listeners {
 struct TcpRankOptions {
   int secret_seed = 1;  ///< Tells apart jobs that must not let each other in.
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
+  std::chrono::milliseconds late_after{1000};                 ///< As TcpBackendArgs::late_after.
   std::chrono::milliseconds reconnect_limit = kHealingLimit;  ///< Where the wires heal.
   std::chrono::milliseconds link_timeout{10'000};             ///< For a card where they do not.
   std::shared_ptr<ConnectionBudget> budget = nullptr;         ///< Limits connections over TCP.
