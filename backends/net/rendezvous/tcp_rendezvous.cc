@@ -126,9 +126,11 @@ Result<Roster> meet_by_tree(const Meeting& meeting, const MeetingPlace& place,
                                        .place = &place,
                                        .timeout = meeting.config.start_timeout,
                                        .cancel = meeting.cancel});
-  log(LogLevel::kDebug, "control channel: {} ranks met in {} ms; this one had {} messages",
+  // The rank is named: the launcher shows a line once that several ranks write alike.
+  log(LogLevel::kDebug, "control channel: {} ranks met in {} ms; rank {} had {} messages",
       meeting.config.size,
-      std::chrono::duration_cast<std::chrono::milliseconds>(now() - began).count(), met.messages);
+      std::chrono::duration_cast<std::chrono::milliseconds>(now() - began).count(),
+      meeting.config.rank, met.messages);
   return met.roster.ok() ? std::move(met.roster) : advised(met.roster.status(), meeting.config);
 }
 

@@ -29,7 +29,7 @@ from driver.sandbox import CLONE_NEWIPC, Sandbox, call, libc
 
 ESTABLISHED = "01"
 FAN_OUT = 8  # core/protocol/tree.cc
-MESSAGES = re.compile(r"ranks met in \d+ ms; this one had (\d+) messages")
+MESSAGES = re.compile(r"ranks met in \d+ ms; rank \d+ had (\d+) messages")
 PORT = 29778
 DIRECT = Path(__file__).with_name("direct_links.py")
 
