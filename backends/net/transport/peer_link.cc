@@ -93,6 +93,10 @@ Status PeerLink::on_word(std::uint64_t word) {
   return {};
 }
 
+void PeerLink::drop_words() {
+  std::erase_if(sends_, [](const Outgoing& each) { return !each.counts; });
+}
+
 /// The connection has ended by agreement; the next transfer needs another one.
 void PeerLink::end() {
   link_ = {};
@@ -105,7 +109,7 @@ void PeerLink::end() {
 Status PeerLink::judge_end(const Status& error) {
   const bool ends = agreement_.granted() || agreement_.closing();
   if (error.code() != Code::kUnavailable || !ends) return error;
-  std::erase_if(sends_, [](const Outgoing& each) { return !each.counts; });
+  drop_words();
   end();
   return {};
 }
@@ -120,7 +124,9 @@ void PeerLink::tend() {
     if (failed_.ok()) failed_ = progress_sends(more);
   }
   tended_ = false;
-  if (!failed_.ok()) link_ = {};
+  if (failed_.ok()) return;
+  link_ = {};
+  drop_words();
 }
 
 bool PeerLink::undelivered() {

@@ -65,7 +65,7 @@ class PeerLink {
 
   /// Asks the peer to end the connection, which is idle().
   void ask_to_end();
-  /// Reads the words of a connection that is not busy(). Its error counts once it is used again.
+  /// Moves the words of a connection that is not busy(). Its error counts once it is used again.
   void tend();
   /// Drops what has arrived, when the group ends. True while the peer's host lacks sent bytes that
   /// a reset would lose: a word that comes after the end causes one.
@@ -132,6 +132,7 @@ class PeerLink {
   void say(std::optional<EndWord> word);
   Status on_word(std::uint64_t word);
   void end();
+  void drop_words();
   Status judge_end(const Status& error);
   Status send_turns(bool& more);
   Status receive_turns(bool& more);

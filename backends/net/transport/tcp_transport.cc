@@ -264,10 +264,16 @@ Status TcpTransport::verdict(const AbortToken& abort) {
 
 Status TcpTransport::progress(bool& more) {
   for (Peer* peer : used_) {
-    if (!peer->link.has_posted()) continue;
-    RONDE_RETURN_IF_ERROR(args_.members.judge(peer->rank, peer->link.progress_receives(more)));
-    RONDE_RETURN_IF_ERROR(args_.members.judge(peer->rank, peer->link.progress_sends(more)));
-    if (peer->link.busy()) RONDE_RETURN_IF_ERROR(connect(*peer));
+    PeerLink& link = peer->link;
+    if (link.busy()) {
+      RONDE_RETURN_IF_ERROR(args_.members.judge(peer->rank, link.progress_receives(more)));
+    }
+    if (link.busy()) {
+      RONDE_RETURN_IF_ERROR(args_.members.judge(peer->rank, link.progress_sends(more)));
+      RONDE_RETURN_IF_ERROR(connect(*peer));
+    } else if (link.has_posted()) {
+      link.tend();  // words alone: the peer may have left
+    }
   }
   return {};
 }
