@@ -1,24 +1,22 @@
 // The transfers with one peer, and the connection that carries them.
 //
-// The higher rank of a pair dials, the lower accepts. Each message is 8 bytes of length and the
-// data. Lengths beyond kLargestLength are words of the connection itself. The dialer's first word
-// is kBegin: it has given up its earlier attempts. The accepting side uses no connection before
-// that. An idle connection ends by agreement: see end_agreement.h.
+// The higher rank of a pair dials, the lower accepts. The dialer's first word is kBegin: it has
+// given up its earlier attempts. The accepting side uses no connection before that. An idle
+// connection ends by agreement: see end_agreement.h.
 #pragma once
 
 #include <poll.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "backends/net/link/connection_manager.h"
 #include "backends/net/transport/end_agreement.h"
-#include "core/base/clock.h"
+#include "backends/net/transport/message_receives.h"
+#include "backends/net/transport/message_sends.h"
+#include "backends/net/transport/pending_links.h"
 #include "core/base/status.h"
 
 namespace ronde::net {
@@ -35,33 +33,29 @@ class PeerLink {
   /// True once a connection carries the transfers.
   [[nodiscard]] bool connected() const noexcept { return link_.stream.valid(); }
   /// True while transfers or words are not done.
-  [[nodiscard]] bool has_posted() const noexcept { return !sends_.empty() || !receives_.empty(); }
+  [[nodiscard]] bool has_posted() const noexcept { return !sends_.empty() || receives_.busy(); }
   /// True while transfers are not done.
-  [[nodiscard]] bool busy() const noexcept {
-    return done_sends_ != posted_sends_ || !receives_.empty();
-  }
+  [[nodiscard]] bool busy() const noexcept { return sends_.busy() || receives_.busy(); }
   /// True where the connection may be asked to end.
   [[nodiscard]] bool idle() const noexcept;
 
   /// Each returns the number of the transfer: the first is 0. They end in this order.
   std::uint64_t post_send(std::span<const std::byte> data);
   std::uint64_t post_receive(std::span<std::byte> data);
-  [[nodiscard]] bool sent(std::uint64_t number) const noexcept { return done_sends_ > number; }
+  [[nodiscard]] bool sent(std::uint64_t number) const noexcept { return sends_.sent(number); }
   [[nodiscard]] bool received(std::uint64_t number) const noexcept {
-    return done_receives_ > number;
+    return receives_.received(number);
   }
 
-  /// Uses a connection that was dialed here, or accepted once its dialer begins.
+  /// Takes a connection. One that the higher rank dialed is used: here once its dialer begins.
+  /// Another one carries nothing, and is held: it ends when the peer leaves the group.
   void attach(Link link);
   /// True while transfers wait for a connection that the peer must make, and none has come.
   [[nodiscard]] bool awaits_peer() const noexcept {
-    return !dials_ && busy() && !connected() && candidates_.empty();
+    return !dials_ && busy() && !connected() && pending_.empty();
   }
-  /// Holds a connection that carries nothing. It ends when the peer leaves the group.
-  void watch(Link link) {
-    if (dials_ || !connected()) watched_ = std::move(link);
-  }
-  [[nodiscard]] bool watches() const noexcept { return watched_.stream.valid(); }
+  /// True while a connection is held that carries nothing.
+  [[nodiscard]] bool watches() const noexcept { return pending_.watches(); }
 
   /// Asks the peer to end the connection, which is idle().
   void ask_to_end();
@@ -81,18 +75,20 @@ class PeerLink {
   void for_each_wait(Add add) const {
     if (!has_posted()) return;
     if (!connected()) {
-      for (const Candidate& candidate : candidates_) add(candidate.link.stream.fd(), POLLIN);
-      if (watches()) add(watched_.stream.fd(), POLLIN);
+      const auto add_reading = [&](int fd) { add(fd, POLLIN); };
+      pending_.for_each_candidate(add_reading);
+      pending_.for_watched(add_reading);
       return;
     }
-    add(link_.stream.fd(), (listens() ? POLLIN : 0) | (may_send() ? POLLOUT : 0));
+    const bool may_send = sends_.may_send(agreement_.granted());
+    add(link_.stream.fd(), (listens() ? POLLIN : 0) | (may_send ? POLLOUT : 0));
   }
   /// Calls `add(fd)` for each descriptor that may bring words to tend().
   template <typename Add>
   void for_each_idle(Add add) const {
-    for (const Candidate& candidate : candidates_) add(candidate.link.stream.fd());
-    if (connected() && failed_.ok() && !announced_) add(link_.stream.fd());
-    if (dials_ && watches()) add(watched_.stream.fd());
+    pending_.for_each_candidate(add);
+    if (connected() && failed_.ok() && !receives_.in_message()) add(link_.stream.fd());
+    if (dials_) pending_.for_watched(add);
   }
   /// True where a sleep in poll() would miss bytes that have arrived.
   [[nodiscard]] bool has_unread() const noexcept {
@@ -100,66 +96,23 @@ class PeerLink {
   }
 
  private:
-  using Word = std::array<std::byte, 8>;
-  struct Outgoing {
-    Word header;
-    std::span<const std::byte> data;
-    bool counts = true;    // false: a word of the connection
-    bool closes = false;   // it is the last word
-    std::size_t sent = 0;  // header included
-  };
-  struct Incoming {
-    std::span<std::byte> data;
-    std::size_t received = 0;
-  };
-  /// Bytes of a word that have arrived.
-  struct PartialWord {
-    Word bytes{};
-    std::size_t received = 0;
-  };
-  /// An accepted connection whose dialer has not begun yet.
-  struct Candidate {
-    Link link;
-    PartialWord word;
-  };
-
   /// True where what has arrived is read now.
-  [[nodiscard]] bool listens() const noexcept { return !receives_.empty() || agreement_.granted(); }
-  /// True where the first of `sends_` may go out.
-  [[nodiscard]] bool may_send() const noexcept {
-    return !sends_.empty() && !(agreement_.granted() && sends_.front().counts);
-  }
+  [[nodiscard]] bool listens() const noexcept { return receives_.busy() || agreement_.granted(); }
   void say(std::optional<EndWord> word);
   Status on_word(std::uint64_t word);
   void end();
-  void drop_words();
   Status judge_end(const Status& error);
   Status send_turns(bool& more);
   Status receive_turns(bool& more);
-  Status send_some(bool& blocked);
-  Status receive_some(bool& blocked);
-  Status receive_word(bool& blocked);
-  Status receive_data(bool& blocked);
-  Status look_for_departure();
-  void look_for_begin();
-  static Result<std::optional<std::uint64_t>> read_word(Stream& stream, PartialWord& word);
 
   const bool dials_;
   Link link_;
-  std::vector<Candidate> candidates_;
-  Link watched_;
-  std::deque<Outgoing> sends_;
-  std::deque<Incoming> receives_;
-  PartialWord word_;
-  std::optional<std::uint64_t> announced_;  // length of the message that comes next
+  PendingLinks pending_;
+  MessageSends sends_;
+  MessageReceives receives_;
   EndAgreement agreement_{dials_};
   bool tended_ = false;  // words are read though nothing is posted
-  int departures_ = 0;   // watched connections that ended, since a connection began
   Status failed_;        // found while nothing was posted
-  std::uint64_t posted_sends_ = 0;
-  std::uint64_t posted_receives_ = 0;
-  std::uint64_t done_sends_ = 0;
-  std::uint64_t done_receives_ = 0;
 };
 
 }  // namespace ronde::net

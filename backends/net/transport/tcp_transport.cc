@@ -137,11 +137,7 @@ void TcpTransport::take_link(Link link) {
   if (!args_.members.is_peer(rank)) return;
   Peer& from = peer(rank);
   if (link.dialed) from.dialing = false;
-  if (link.dialed == from.link.dials()) {
-    from.link.attach(std::move(link));
-  } else {
-    from.link.watch(std::move(link));
-  }
+  from.link.attach(std::move(link));
 }
 
 Status TcpTransport::take_failure(int job_rank, const Status& why) {

@@ -2,33 +2,22 @@
 #include "backends/net/link/stream.h"
 
 #include <doctest/doctest.h>
-#include <sys/socket.h>
 
 #include <array>
 #include <vector>
 
 #include "core/base/bytes.h"
+#include "tests/backends/net/stream_pair.h"
 
 namespace ronde::net {
 namespace {
-
-struct Ends {
-  Ends() {
-    std::array<int, 2> fds{};
-    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()) == 0);
-    here = Stream(FileDescriptor(fds[0]));
-    there = Stream(FileDescriptor(fds[1]));
-  }
-  Stream here;
-  Stream there;
-};
 
 iovec piece_of(std::vector<std::byte>& bytes, std::size_t from = 0) {
   return {bytes.data() + from, bytes.size() - from};
 }
 
 TEST_CASE("a stream takes what fits now and delivers it in order") {
-  Ends ends;
+  StreamPair ends;
   std::vector<std::byte> out(std::size_t{4} << 20);
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::byte>(i * 7 >> 3);
   std::vector<std::byte> in(out.size());
@@ -52,7 +41,7 @@ TEST_CASE("a stream takes what fits now and delivers it in order") {
 }
 
 TEST_CASE("nothing to read is no error, the end is one, and so is a send to nobody") {
-  Ends ends;
+  StreamPair ends;
   std::vector<std::byte> bytes(8);
   const iovec room = piece_of(bytes);
   const auto none = ends.here.receive({&room, 1});
@@ -69,7 +58,7 @@ TEST_CASE("nothing to read is no error, the end is one, and so is a send to nobo
 }
 
 TEST_CASE("a message arrives whole, and one that is too long is refused") {
-  Ends ends;
+  StreamPair ends;
   REQUIRE(send_message(ends.here, "hello", now()).ok());
   CHECK(recv_message(ends.there, 5, now()).value() == "hello");
   REQUIRE(send_message(ends.here, "hello", now()).ok());
@@ -77,7 +66,7 @@ TEST_CASE("a message arrives whole, and one that is too long is refused") {
 }
 
 TEST_CASE("the blocking helpers end at their limit and name the connection's end") {
-  Ends ends;
+  StreamPair ends;
   std::array<std::byte, 4> bytes{};
   CHECK(recv_all(ends.here, bytes, now()).code() == Code::kTimeout);
   const std::vector<std::byte> much(std::size_t{8} << 20);

@@ -2,9 +2,10 @@
 #include "backends/net/transport/peer_link.h"
 
 #include <doctest/doctest.h>
-#include <sys/socket.h>
 
-#include <array>
+#include <utility>
+
+#include "tests/backends/net/stream_pair.h"
 
 namespace ronde::net {
 namespace {
@@ -12,35 +13,32 @@ namespace {
 /// A link of the dialing rank, and the peer's end of its connection.
 struct Connected {
   Connected() {
-    std::array<int, 2> fds{};
-    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()) == 0);
-    link.attach({.rank = 0, .stream = Stream(FileDescriptor(fds[0])), .dialed = true});
-    peer.reset(fds[1]);
+    link.attach({.rank = 0, .stream = std::move(ends.here), .dialed = true});
     bool more = false;
     REQUIRE(link.progress_sends(more).ok());
   }
+  StreamPair ends;
   PeerLink link{true};
-  FileDescriptor peer;
 };
 
 TEST_CASE("a peer that leaves while it is asked to end the connection leaves nothing to do") {
-  Connected ends;
-  REQUIRE(ends.link.idle());
-  ends.peer.reset();
-  ends.link.ask_to_end();
-  ends.link.tend();
-  CHECK_FALSE(ends.link.has_posted());
-  CHECK_FALSE(ends.link.connected());
+  Connected connected;
+  REQUIRE(connected.link.idle());
+  connected.ends.there.close();
+  connected.link.ask_to_end();
+  connected.link.tend();
+  CHECK_FALSE(connected.link.has_posted());
+  CHECK_FALSE(connected.link.connected());
 }
 
 TEST_CASE("a connection that broke while nobody used it is an error once it is used") {
-  Connected ends;
-  ends.peer.reset();
-  ends.link.tend();
+  Connected connected;
+  connected.ends.there.close();
+  connected.link.tend();
   std::byte byte{1};
-  (void)ends.link.post_send({&byte, 1});
+  (void)connected.link.post_send({&byte, 1});
   bool more = false;
-  CHECK(ends.link.progress_sends(more).code() == Code::kUnavailable);
+  CHECK(connected.link.progress_sends(more).code() == Code::kUnavailable);
 }
 
 }  // namespace

@@ -2,12 +2,14 @@
 #include "backends/net/transport/striped_link.h"
 
 #include <doctest/doctest.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 #include <vector>
+
+#include "tests/backends/net/stream_pair.h"
 
 namespace ronde::net {
 namespace {
@@ -18,10 +20,9 @@ constexpr std::size_t kLinkWindow = 4096;
 struct AcceptedLink {
   AcceptedLink() {
     for (std::size_t card = 0; card < peers.size(); ++card) {
-      std::array<int, 2> fds{};
-      REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds.data()) == 0);
-      link.lane(card).attach({.rank = 1, .stream = Stream(FileDescriptor(fds[0]))});
-      peers[card].emplace(Stream(FileDescriptor(fds[1])));
+      StreamPair ends;
+      link.lane(card).attach({.rank = 1, .stream = std::move(ends.here)});
+      peers[card].emplace(std::move(ends.there));
       write(card, {.kind = ChunkKind::kGreeting, .message = 1});
     }
   }
