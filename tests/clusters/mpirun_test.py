@@ -52,8 +52,10 @@ def mpirun(*names):
 
 
 def test_mpirun_starts_a_job_over_two_hosts(hosts, tmp_path, meeting):
-    status, lines, errors = run(hosts, tmp_path, mpirun(*meeting), **meeting)
+    settings = {**meeting, "RONDE_LOG_LEVEL": "debug"}
+    status, lines, errors = run(hosts, tmp_path, mpirun(*settings), **settings)
     assert (status, lines) == (0, FOUR), errors
+    assert "control channel: the other ranks came over 2 connections" in errors, errors
 
 
 @ALL

@@ -62,8 +62,9 @@ def secrets(tmp_path: Path) -> list[Path]:
 
 
 def test_srun_alone_starts_a_job_over_two_nodes(cluster, script, tmp_path):
-    status, lines, errors = run(cluster, [*TASKS, *script], tmp_path)
+    status, lines, errors = run(cluster, [*TASKS, *script], tmp_path, RONDE_LOG_LEVEL="debug")
     assert (status, lines) == (0, FOUR), errors
+    assert "control channel: the other ranks came over 2 connections" in errors, errors
     assert secrets(tmp_path) == []
 
 

@@ -86,8 +86,10 @@ def test_the_script_of_the_guide_runs_over_two_hosts(hosts, tmp_path):
 @ALL
 @pytest.mark.parametrize("api", list(SCRIPTS))
 def test_two_hosts_may_have_two_ranks_each(hosts, tmp_path, api):
-    statuses, lines, errors = run(hosts, [torchrun(tmp_path, api, ranks=2)] * 2)
+    commands = [torchrun(tmp_path, api, ranks=2)] * 2
+    statuses, lines, errors = run(hosts, commands, RONDE_LOG_LEVEL="debug")
     assert (statuses, lines) == ([0, 0], FOUR), errors
+    assert "control channel: the other ranks came over 2 connections" in errors, errors
 
 
 @ALL

@@ -15,16 +15,18 @@
 namespace ronde::net {
 namespace {
 
-constexpr std::chrono::seconds kVerdictLimit{2};  // for a guest to receive the verdict
 constexpr std::chrono::microseconds kFirstRetry{100};
 constexpr std::chrono::milliseconds kLongestRetry{20};
 constexpr std::chrono::milliseconds kLongestLocalRetry{2};  // no rank listens yet: a cheap call
 
-/// The guests that are connected, as the host sees them.
+/// The ranks that have come, as the host sees them.
 class Assembly {
  public:
   explicit Assembly(const HostArgs& args)
       : args_(args), missing_(args.guests.begin(), args.guests.end()) {}
+
+  [[nodiscard]] int connections() const noexcept { return static_cast<int>(guests_.size()); }
+  [[nodiscard]] int messages() const noexcept { return messages_; }
 
   Status gather() {
     while (!missing_.empty()) {
@@ -37,25 +39,26 @@ class Assembly {
 
   /// Best effort: a guest that does not receive it finds the connection closed.
   void send_all_guests(const std::string& verdict) {
-    const TimePoint deadline = now() + kVerdictLimit;
+    const TimePoint deadline = now() + kMessageLimit;
     for (auto& [rank, guest] : guests_) {
-      (void)send_message(guest.stream, verdict, deadline).ok();
+      (void)send_message(guest, verdict, deadline).ok();
+      ++messages_;
     }
   }
 
+  /// Guests may still send after an error.
+  void linger() {
+    const WaitLimit limit = args_.limit.until(now() + kLinger);
+    for (auto& [rank, guest] : guests_) drain(guest, limit);
+  }
+
   [[nodiscard]] Roster roster() const {
-    Roster roster;
+    Roster roster = come_;
     roster[args_.party->rank] = args_.party->self;
-    for (const auto& [rank, guest] : guests_) roster[rank] = guest.who;
     return roster;
   }
 
  private:
-  struct Guest {
-    Stream stream;
-    Introduction who;
-  };
-
   Status handle(ConnectorEvent event) {
     switch (event.kind) {
       case ConnectorEvent::Kind::kAdmitted:
@@ -74,35 +77,60 @@ class Assembly {
   }
 
   Status seat(ConnectorEvent event) {
-    const auto [it, fresh] =
-        guests_.try_emplace(event.rank, Guest{std::move(event.stream), event.peer});
-    if (!fresh) return came_twice(event.rank, it->second.who, event.peer);
-    if (std::find(args_.guests.begin(), args_.guests.end(), event.rank) == args_.guests.end()) {
-      return does_not_belong(event.rank, event.peer);
-    }
-    args_.connector->watch(event.rank, it->second.stream.fd());
-    if (args_.passed_fd < 0) {
+    RONDE_RETURN_IF_ERROR(welcome(event.rank, event.peer));
+    Stream& guest = guests_[event.rank] = std::move(event.stream);
+    ++messages_;
+    args_.connector->watch(event.rank, guest.fd());
+    if (!passes_fd()) {
       missing_.erase(event.rank);
       return {};
     }
-    return send_descriptor(it->second.stream.fd(), args_.passed_fd, now() + kHandshakeLimit);
+    return send_descriptor(guest.fd(), args_.passed_fd, now() + kHandshakeLimit);
   }
 
-  /// A guest has acknowledged, or is gone.
-  Status on_readable(int rank) {
-    Guest& guest = guests_.at(rank);
-    std::array<std::byte, 1> byte{};
-    if (args_.passed_fd >= 0 && missing_.contains(rank) &&
-        recv_all(guest.stream, byte, now()).ok()) {
-      missing_.erase(rank);
-      return {};
-    }
-    return went_away(rank, guest.who);
+  /// Enters a rank in the roster.
+  Status welcome(int rank, const Introduction& who) {
+    const auto [it, fresh] = come_.try_emplace(rank, who);
+    if (!fresh) return came_twice(rank, it->second, who);
+    const bool belongs = std::ranges::find(args_.guests, rank) != args_.guests.end();
+    return belongs ? Status() : does_not_belong(rank, who);
   }
+
+  /// A guest has sent something, or is gone.
+  Status on_readable(int rank) { return passes_fd() ? on_acknowledged(rank) : on_report(rank); }
+
+  Status on_acknowledged(int rank) {
+    std::array<std::byte, 1> byte{};
+    if (!missing_.contains(rank) || !recv_all(guests_.at(rank), byte, now()).ok()) {
+      return went_away(rank, come_.at(rank));
+    }
+    missing_.erase(rank);
+    return {};
+  }
+
+  Status on_report(int rank) {
+    Stream& guest = guests_.at(rank);
+    do {
+      const auto bytes =
+          recv_message(guest, most_verdict_bytes(args_.party->size), now() + kMessageLimit);
+      if (!bytes.ok()) return went_away(rank, come_.at(rank));
+      ++messages_;
+      RONDE_ASSIGN_OR_RETURN(const Roster further, decode_verdict(*bytes));
+      for (const auto& [other, who] : further) {
+        RONDE_RETURN_IF_ERROR(welcome(other, who));
+        missing_.erase(other);
+      }
+    } while (guest.has_unread());
+    return {};
+  }
+
+  [[nodiscard]] bool passes_fd() const noexcept { return args_.passed_fd >= 0; }
 
   const HostArgs& args_;
   std::set<int> missing_;
-  std::map<int, Guest> guests_;
+  std::map<int, Stream> guests_;
+  Roster come_;
+  int messages_ = 0;
 };
 
 struct SecretGreeting {
@@ -168,7 +196,7 @@ Result<HostConnection> try_to_reach(const GuestArgs& args, const Endpoint& endpo
   Handshake handshake(*args.party, Handshake::Role::kDialer, args.host_rank);
   RONDE_RETURN_IF_ERROR(shake_hands(stream, handshake, limit));
   stream.seal(handshake.take_sealed());
-  return HostConnection{std::move(stream), handshake.peer(), *secret};
+  return HostConnection{std::move(stream), handshake.peer_rank(), handshake.peer(), *secret};
 }
 
 /// The last failure at an endpoint. One that rank 0's answer explains outlives others: when rank 0
@@ -223,12 +251,18 @@ std::string make_greeting(const std::optional<Secret>& handed_over) {
   return encode_wire<std::string>(greeting);
 }
 
-Result<Roster> host_rendezvous(const HostArgs& args) {
+HostMeeting host_rendezvous(const HostArgs& args) {
   Assembly assembly(args);
   const Status status = assembly.gather();
   Result<Roster> verdict = status.ok() ? Result<Roster>(assembly.roster()) : status;
   assembly.send_all_guests(encode_verdict(verdict));
-  return verdict;
+  if (!status.ok()) assembly.linger();
+  return {std::move(verdict), assembly.connections(), assembly.messages()};
+}
+
+void report_to_host(Stream& stream, const Result<Roster>& report) {
+  const Status sent = send_message(stream, encode_verdict(report), now() + kMessageLimit);
+  if (!sent.ok()) log(LogLevel::kDebug, "control channel: {}", sent.message());
 }
 
 Result<HostConnection> reach_host(const GuestArgs& args) {
@@ -245,7 +279,11 @@ Result<HostConnection> reach_host(const GuestArgs& args) {
     }
     if (now() + pause >= args.limit.deadline() || args.limit.passed()) break;
     if (turn + 1 < args.endpoints.size()) continue;
-    args.limit.sleep(pause);
+    if (args.pause) {
+      args.pause(pause);
+    } else {
+      args.limit.sleep(pause);
+    }
     pause = std::min<Duration>(2 * pause, args.greeted ? kLongestLocalRetry : kLongestRetry);
   }
   return Status(Code::kTimeout,
@@ -254,20 +292,32 @@ Result<HostConnection> reach_host(const GuestArgs& args) {
       .about({args.host_rank, {}, 0});
 }
 
+Result<HostConnection> try_to_reach(const GuestArgs& args) {
+  bool explained = false;
+  return try_to_reach(args, args.endpoints.front(), explained);
+}
+
 void acknowledge(Stream& stream) {
-  const Status sent = send_all(stream, as_bytes("A"), now() + kVerdictLimit);
+  const Status sent = send_all(stream, as_bytes("A"), now() + kMessageLimit);
   if (!sent.ok()) log(LogLevel::kDebug, "control channel: {}", sent.message());
 }
 
-Status host_is_gone(const HostConnection& connection, const GuestArgs& args, std::string_view why) {
-  return went_away(args.host_rank, connection.host, why);
+Status host_is_gone(const HostConnection& connection, std::string_view why) {
+  return went_away(connection.rank, connection.host, why);
 }
 
-Result<Roster> await_verdict(HostConnection& connection, const GuestArgs& args,
-                             const WaitLimit& limit) {
-  auto bytes = recv_message(connection.stream, most_verdict_bytes(args.party->size), limit);
+Result<Roster> await_verdict(HostConnection& connection, int job_ranks, const WaitLimit& limit) {
+  auto bytes = recv_message(connection.stream, most_verdict_bytes(job_ranks), limit);
   if (bytes.ok()) return decode_verdict(*bytes);
-  return host_is_gone(connection, args, bytes.status().message());
+  return host_is_gone(connection, bytes.status().message());
+}
+
+void drain(Stream& stream, const WaitLimit& limit) {
+  std::array<std::byte, 4096> unread{};
+  const iovec piece{unread.data(), unread.size()};
+  while (wait_for(stream.fd(), POLLIN, limit)) {
+    if (!stream.receive({&piece, 1}).ok()) return;
+  }
 }
 
 }  // namespace ronde::net

@@ -74,12 +74,14 @@ class WaitLimit {
   [[nodiscard]] WaitLimit within(Duration longest) const {
     return {std::min(deadline_, now() + longest), cancel_};
   }
+  /// The same request, with another deadline.
+  [[nodiscard]] WaitLimit until(TimePoint deadline) const { return {deadline, cancel_}; }
   [[nodiscard]] TimePoint deadline() const noexcept { return deadline_; }
   /// For poll(); -1 where nothing but the deadline ends the wait.
   [[nodiscard]] int fd() const noexcept { return cancel_ == nullptr ? -1 : cancel_->fd; }
-  [[nodiscard]] bool passed() const {
-    return now() >= deadline_ || (cancel_ != nullptr && !cancel_->status().ok());
-  }
+  /// True once the request has come.
+  [[nodiscard]] bool cancelled() const { return cancel_ != nullptr && !cancel_->status().ok(); }
+  [[nodiscard]] bool passed() const { return now() >= deadline_ || cancelled(); }
   /// Returns early when fd() becomes readable.
   void sleep(Duration pause) const;
 

@@ -10,6 +10,7 @@
 
 #include "backends/net/rendezvous/cards.h"
 #include "backends/net/rendezvous/connector.h"
+#include "backends/net/rendezvous/leader_rendezvous.h"
 #include "backends/net/rendezvous/meeting_tree.h"
 #include "backends/net/rendezvous/tree_rendezvous.h"
 #include "core/base/log.h"
@@ -118,6 +119,13 @@ struct Meeting {
   const CancelSource* cancel;
 };
 
+/// The rank is named: the launcher shows a line once that several ranks write alike.
+void log_messages(const Config& config, TimePoint began, int messages) {
+  log(LogLevel::kDebug, "control channel: {} ranks met in {} ms; rank {} had {} messages",
+      config.size, std::chrono::duration_cast<std::chrono::milliseconds>(now() - began).count(),
+      config.rank, messages);
+}
+
 Result<Roster> meet_by_tree(const Meeting& meeting, const MeetingPlace& place,
                             const Secret& secret) {
   RONDE_ASSIGN_OR_RETURN(meeting.party.keys, Keys::derive(secret));
@@ -126,11 +134,7 @@ Result<Roster> meet_by_tree(const Meeting& meeting, const MeetingPlace& place,
                                        .place = &place,
                                        .timeout = meeting.config.start_timeout,
                                        .cancel = meeting.cancel});
-  // The rank is named: the launcher shows a line once that several ranks write alike.
-  log(LogLevel::kDebug, "control channel: {} ranks met in {} ms; rank {} had {} messages",
-      meeting.config.size,
-      std::chrono::duration_cast<std::chrono::milliseconds>(now() - began).count(),
-      meeting.config.rank, met.messages);
+  log_messages(meeting.config, began, met.messages);
   return met.roster.ok() ? std::move(met.roster) : advised(met.roster.status(), meeting.config);
 }
 
@@ -154,25 +158,32 @@ Result<Roster> host(const Meeting& meeting, const std::vector<Endpoint>& resolve
                 .guests = {},
                 .limit = {now() + config.start_timeout, meeting.cancel}};
   for (int rank = 1; rank < config.size; ++rank) args.guests.push_back(rank);
-  auto roster = host_rendezvous(args);
-  const bool missing = roster.status().code() == Code::kTimeout;
-  return missing ? advised(roster.status(), config) : std::move(roster);
+  const TimePoint began = now();
+  HostMeeting met = host_rendezvous(args);
+  log_messages(config, began, met.messages);
+  log(LogLevel::kDebug, "control channel: the other ranks came over {} connections",
+      met.connections);
+  const bool missing = met.roster.status().code() == Code::kTimeout;
+  return missing ? advised(met.roster.status(), config) : std::move(met.roster);
 }
 
 Result<Roster> visit(const Meeting& meeting, std::vector<Endpoint> resolved,
                      std::optional<Secret>& secret) {
-  const std::chrono::milliseconds timeout = meeting.config.start_timeout;
-  const GuestArgs args{.party = &meeting.party,
-                       .host_rank = 0,
-                       .endpoints = std::move(resolved),
-                       .greeted = false,
-                       .secret = secret,
-                       .handover = &meeting.handover,
-                       .limit = {now() + timeout, meeting.cancel}};
-  auto connection = reach_host(args);
-  if (!connection.ok()) return advised(connection.status(), meeting.config);
-  secret = connection->secret;
-  return await_verdict(*connection, args, {now() + timeout + kLaterStart, meeting.cancel});
+  const Config& config = meeting.config;
+  const LeaderRendezvousArgs args{
+      .guest = {.party = &meeting.party,
+                .host_rank = 0,
+                .endpoints = std::move(resolved),
+                .greeted = false,
+                .secret = secret,
+                .handover = &meeting.handover,
+                .limit = {now() + config.start_timeout, meeting.cancel}},
+      .place = config.rendezvous,
+      .verdict_limit = config.start_timeout + kLaterStart,
+      .advise = [&config](const Status& status) { return advised(status, config); }};
+  RONDE_ASSIGN_OR_RETURN(LeaderMeeting met, meet_through_leader(args));
+  secret = met.secret;
+  return std::move(met.roster);
 }
 
 /// Makes the sockets at which this rank accepts links. Fills in their addresses in `party`.

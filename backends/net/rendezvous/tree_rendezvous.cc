@@ -1,9 +1,7 @@
 #include "backends/net/rendezvous/tree_rendezvous.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 
-#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,11 +19,9 @@
 namespace ronde::net {
 namespace {
 
-constexpr std::chrono::seconds kMessageLimit{2};  // for one message to be sent or received
 constexpr std::chrono::seconds kAnswerLimit{2};   // a level: from the end of the time to reports
 constexpr std::chrono::seconds kVerdictSlack{5};  // the other ranks' time may start later
 constexpr std::chrono::seconds kLastLimit{3};     // for a rank that has failed to hear the verdict
-constexpr std::chrono::milliseconds kLinger{500};
 
 // Up go an empty message once the rank above has answered, and one report; a second one where a
 // rank fails later. Down go an empty message when the time is up, and the verdict.
@@ -321,16 +317,11 @@ class TreeNode {
     }
   }
 
-  /// After an error children may still send. Closing while their bytes arrive would cost them the
-  /// verdict.
+  /// After an error children may still send.
   void linger() {
     const WaitLimit limit = within(kLinger);
-    std::array<std::byte, 4096> unread{};
-    const iovec piece{unread.data(), unread.size()};
     for (auto& [rank, child] : children_) {
-      while (child.stream.valid() && wait_for(child.stream.fd(), POLLIN, limit)) {
-        if (!child.stream.receive({&piece, 1}).ok()) break;
-      }
+      if (child.stream.valid()) drain(child.stream, limit);
     }
   }
 

@@ -44,12 +44,12 @@ Result<LocalJob> host(UnixRendezvousArgs& args) {
   HostSegment* const shared = segment.get();
   job.channel = std::make_unique<HostChannel>(std::move(segment), 0);
   RONDE_RETURN_IF_ERROR(job.channel->hold());
-  RONDE_ASSIGN_OR_RETURN(job.roster,
-                         host_rendezvous({.party = &args.party,
-                                          .connector = &connector,
-                                          .guests = {args.ranks.begin() + 1, args.ranks.end()},
-                                          .passed_fd = shared->fd(),
-                                          .limit = limit}));
+  HostMeeting met = host_rendezvous({.party = &args.party,
+                                     .connector = &connector,
+                                     .guests = {args.ranks.begin() + 1, args.ranks.end()},
+                                     .passed_fd = shared->fd(),
+                                     .limit = limit});
+  RONDE_ASSIGN_OR_RETURN(job.roster, std::move(met.roster));
   shared->release_fd();
   return job;
 }
@@ -64,7 +64,7 @@ Result<LocalJob> visit(UnixRendezvousArgs& args) {
   RONDE_ASSIGN_OR_RETURN(HostConnection connection, reach_host(guest));
   const WaitLimit limit(now() + args.timeout + kHostGrace, args.cancel);
   auto memory = recv_descriptor(connection.stream.fd(), limit);
-  if (!memory.ok()) return host_is_gone(connection, guest, memory.status().message());
+  if (!memory.ok()) return host_is_gone(connection, memory.status().message());
   const int count = static_cast<int>(args.ranks.size());
   RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment,
                          HostSegment::attach(std::move(*memory), count, args.party.size));
@@ -75,16 +75,20 @@ Result<LocalJob> visit(UnixRendezvousArgs& args) {
       std::move(segment), static_cast<int>(position(args.ranks, args.party.rank)));
   RONDE_RETURN_IF_ERROR(job.channel->hold());
   acknowledge(connection.stream);
-  RONDE_ASSIGN_OR_RETURN(job.roster, await_verdict(connection, guest, limit));
+  RONDE_ASSIGN_OR_RETURN(job.roster, await_verdict(connection, args.party.size, limit));
   return job;
 }
 
 }  // namespace
 
 Endpoint rendezvous_endpoint(const UnixRendezvousArgs& args) {
-  std::string what =
-      fmt::format("{}\n{}\n{}\n", ::geteuid(), args.ranks.front(), args.party.context);
-  if (args.secret) what += as_text(args.secret->bytes());
+  return private_endpoint(fmt::format("{}\n{}\n", args.ranks.front(), args.party.context),
+                          args.secret);
+}
+
+Endpoint private_endpoint(std::string_view purpose, const std::optional<Secret>& secret) {
+  std::string what = fmt::format("{}\n{}", ::geteuid(), purpose);
+  if (secret) what += as_text(secret->bytes());
   return abstract_endpoint("ronde-" + hex(digest(as_bytes(what))).substr(0, 40));
 }
 

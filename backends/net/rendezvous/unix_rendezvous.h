@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/net/channel/host_channel.h"
@@ -32,8 +33,12 @@ struct LocalJob {
   Secret secret;
 };
 
-/// The address of the socket. It can be guessed only if the secret is known or there is none.
+/// The address of the socket, as private_endpoint().
 Endpoint rendezvous_endpoint(const UnixRendezvousArgs& args);
+
+/// The address of a Unix socket of this user. It can be guessed only if the secret is known or
+/// there is none.
+Endpoint private_endpoint(std::string_view purpose, const std::optional<Secret>& secret);
 
 /// Blocks until all are connected. Errors: as host_rendezvous and reach_host.
 Result<LocalJob> rendezvous_on_host(UnixRendezvousArgs args);

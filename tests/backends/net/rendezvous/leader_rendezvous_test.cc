@@ -1,0 +1,368 @@
+#include "backends/net/rendezvous/leader_rendezvous.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backends/net/link/stream.h"
+#include "backends/net/rendezvous/connector.h"
+#include "core/base/bytes.h"
+#include "tests/backends/net/processes.h"
+
+namespace ronde::net {
+namespace {
+
+/// A TCP socket with a port of its own, where nobody listens yet.
+FileDescriptor bound_socket() {
+  FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const Endpoint loopback = numeric_host("127.0.0.1").value();
+  REQUIRE(::bind(socket.get(), loopback.raw(), loopback.length) == 0);
+  return socket;
+}
+
+/// A job of pretended hosts, alike in their ranks, whose ranks are threads.
+class LeaderJob {
+ public:
+  LeaderJob(int hosts, int ranks) : hosts_(hosts), ranks_(ranks) {}
+
+  [[nodiscard]] int size() const noexcept { return hosts_ * ranks_; }
+
+  [[nodiscard]] Party party(int rank) const {
+    Party party;
+    party.purpose = Purpose::kRendezvous;
+    party.rank = rank;
+    party.size = size();
+    party.context = id_;
+    party.keys = Keys::derive(secret_).value();
+    const int host = rank / ranks_;
+    party.self = {versions.contains(rank) ? versions.at(rank) : "1", fmt::format("node{}", host),
+                  fmt::format("{} identity{}", id_, host), fmt::format("10.0.0.1:{}", rank),
+                  ::getpid()};
+    party.encryption = encryption;
+    return party;
+  }
+
+  /// The arguments of a rank. `party` outlives them.
+  [[nodiscard]] LeaderRendezvousArgs args(Party& party,
+                                          const CancelSource* cancel = nullptr) const {
+    return {.guest = {.party = &party,
+                      .host_rank = 0,
+                      .endpoints = {endpoint_},
+                      .secret = secret_,
+                      .limit = {now() + timeout, cancel}},
+            .place = endpoint_.text(),
+            .verdict_limit = timeout + std::chrono::seconds(5),
+            .advise = [](const Status& status) { return status.with_context("advice"); }};
+  }
+
+  [[nodiscard]] Result<LeaderMeeting> visit(int rank, const CancelSource* cancel = nullptr) const {
+    Party self = party(rank);
+    return meet_through_leader(args(self, cancel));
+  }
+
+  /// Rank 0. Once in a job.
+  HostMeeting host() {
+    const Party self = party(0);
+    Connector connector(self);
+    REQUIRE(::listen(socket_.get(), 1024) == 0);
+    connector.listen(std::move(socket_));
+    HostArgs args{.party = &self,
+                  .connector = &connector,
+                  .guests = {},
+                  .limit = {now() + (host_timeout ? *host_timeout : timeout)}};
+    for (int rank = 1; rank < size(); ++rank) args.guests.push_back(rank);
+    return host_rendezvous(args);
+  }
+
+  /// What the ranks but 0 and `absent` returned; `alongside` runs meanwhile, as rank 0 does.
+  [[nodiscard]] std::map<int, Result<LeaderMeeting>> visit_all(
+      const std::function<void()>& alongside, const std::vector<int>& absent = {}) const {
+    std::map<int, std::future<Result<LeaderMeeting>>> visits;
+    for (int rank = 1; rank < size(); ++rank) {
+      if (std::ranges::find(absent, rank) != absent.end()) continue;
+      visits[rank] = std::async(std::launch::async, [this, rank] { return visit(rank); });
+    }
+    alongside();
+    std::map<int, Result<LeaderMeeting>> results;
+    for (auto& [rank, result] : visits) results.emplace(rank, result.get());
+    return results;
+  }
+
+  Encryption encryption = Encryption::kOff;
+  std::map<int, std::string> versions;
+  Duration timeout = std::chrono::seconds(30);
+  std::optional<Duration> host_timeout;
+
+ private:
+  const int hosts_;
+  const int ranks_;
+  const std::string id_ = unique_job_id();
+  const Secret secret_ = Secret::random().value();
+  FileDescriptor socket_ = bound_socket();
+  const Endpoint endpoint_ = local_endpoint(socket_.get()).value();
+};
+
+bool says(const Status& status, const std::string& text) {
+  return status.message().find(text) != std::string::npos;
+}
+
+/// True for a rank that found rank 0 gone already, as that had heard of an error.
+bool came_too_late(const Status& status) {
+  return status.code() == Code::kTimeout && says(status, "could not reach rank 0");
+}
+
+/// A connection of `rank` with the leader of its host, which is there soon.
+HostConnection come_to_leader(const LeaderJob& job, int rank) {
+  Party self = job.party(rank);
+  const LeaderRendezvousArgs args = job.args(self);
+  return reach_host({.party = &self,
+                     .host_rank = -1,
+                     .endpoints = {leader_endpoint(args)},
+                     .greeted = true,
+                     .secret = args.guest.secret,
+                     .limit = args.guest.limit})
+      .value();
+}
+
+TEST_CASE("LeaderRendezvous: rank 0 has one connection a host, and all learn one roster") {
+  for (const Encryption encryption : {Encryption::kOff, Encryption::kOn}) {
+    LeaderJob job(8, 4);
+    job.encryption = encryption;
+    std::optional<HostMeeting> met;
+    const auto others = job.visit_all([&] { met.emplace(job.host()); });
+    REQUIRE(met->roster.ok());
+    CHECK(met->connections == 8);
+    const int introductions = 8;
+    const int verdicts = 8;
+    const int reports_at_most = 31 - 8;  // fewer where ranks come together
+    CHECK(met->messages <= introductions + verdicts + reports_at_most);
+    REQUIRE(met->roster->size() == 32);
+    for (const auto& entry : others) {
+      const int rank = entry.first;
+      CAPTURE(rank);
+      REQUIRE(entry.second.ok());
+      REQUIRE(entry.second->roster.size() == 32);
+      for (const auto& met_rank : entry.second->roster) {
+        const int other = met_rank.first;
+        CHECK(met_rank.second.address == fmt::format("10.0.0.1:{}", other));
+        CHECK(met_rank.second.host_name == fmt::format("node{}", other / 4));
+      }
+    }
+  }
+}
+
+TEST_CASE("LeaderRendezvous: ranks that came before rank 0 are reported together") {
+  LeaderJob job(2, 8);
+  std::optional<HostMeeting> met;
+  const auto others = job.visit_all([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // some have come by then
+    met.emplace(job.host());
+  });
+  REQUIRE(met->roster.ok());
+  CHECK(met->connections == 2);
+  CHECK(met->messages <= 2 + 2 + 15 / 2);  // two introductions and verdicts
+  for (const auto& entry : others) CHECK(entry.second.ok());
+}
+
+TEST_CASE("LeaderRendezvous: a rank that does not come is named on all that came") {
+  LeaderJob job(2, 3);
+  job.host_timeout = std::chrono::milliseconds(500);
+  std::optional<HostMeeting> met;
+  const auto others = job.visit_all([&] { met.emplace(job.host()); }, {4});
+  CHECK(met->roster.status().message() == "1 of 6 ranks did not come in time: rank 4");
+  CHECK(others.size() == 4);
+  for (const auto& entry : others) {
+    CHECK(entry.second.status().code() == Code::kTimeout);
+    CHECK(entry.second.status().message() == met->roster.status().message());
+    REQUIRE(entry.second.status().failed_rank());
+    CHECK(entry.second.status().failed_rank()->rank == 4);
+  }
+}
+
+TEST_CASE("LeaderRendezvous: without rank 0 all ranks of a host say who could not reach it") {
+  LeaderJob job(2, 3);
+  job.timeout = std::chrono::milliseconds(300);
+  for (const auto& entry : job.visit_all([] {})) {
+    const Status status = entry.second.status();
+    CHECK(status.code() == Code::kTimeout);
+    CHECK(says(status, "could not reach rank 0 at 127.0.0.1:"));
+    CHECK(says(status, "advice"));
+    REQUIRE(status.failed_rank());
+    CHECK(status.failed_rank()->rank == 0);
+  }
+}
+
+TEST_CASE("LeaderRendezvous: another version on one rank of a host ends it for all") {
+  LeaderJob job(1, 4);
+  job.versions[2] = "2";
+  job.timeout = std::chrono::seconds(2);
+  std::optional<HostMeeting> met;
+  const auto others = job.visit_all([&] { met.emplace(job.host()); });
+  // Whoever comes later finds rank 0 gone; rank 2 may be the leader.
+  CHECK(met->roster.status().code() == Code::kVersionMismatch);
+  CHECK(says(met->roster.status(), "rank 2 on node0 runs Ronde 2"));
+  CHECK(others.at(2).status().code() == Code::kVersionMismatch);
+}
+
+TEST_CASE("LeaderRendezvous: two processes of a host with the same rank are named on all") {
+  LeaderJob job(2, 3);
+  job.timeout = std::chrono::seconds(2);
+  std::optional<HostMeeting> met;
+  std::thread again([&] { CHECK_FALSE(job.visit(4).ok()); });
+  const auto others = job.visit_all([&] { met.emplace(job.host()); }, {5});
+  again.join();
+  CHECK(says(met->roster.status(), "two processes say they are rank 4: pid "));
+  const Status status = others.at(1).status();
+  CHECK((says(status, "two processes say they are rank 4: pid ") || came_too_late(status)));
+}
+
+TEST_CASE("LeaderRendezvous: a rank that dies after it has been reported is named on all") {
+  LeaderJob job(2, 3);
+  job.timeout = std::chrono::seconds(5);
+  std::optional<HostMeeting> met;
+  std::thread dies([&] {
+    const HostConnection leader = come_to_leader(job, 4);
+    CHECK((leader.rank == 3 || leader.rank == 5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // rank 2 is awaited meanwhile
+  });
+  const auto others = job.visit_all([&] { met.emplace(job.host()); }, {2, 4});
+  dies.join();
+  CHECK(met->roster.status().code() == Code::kRankFailure);
+  for (const auto& entry : others) {
+    const Status status = entry.second.status();
+    if (came_too_late(status)) continue;
+    CHECK(says(status, "rank 4 (pid "));
+    CHECK(says(status, "went away during the rendezvous"));
+  }
+}
+
+TEST_CASE("LeaderRendezvous: a rank that dies before rank 0 is there may be replaced") {
+  LeaderJob job(1, 3);
+  std::optional<HostMeeting> met;
+  std::future<Result<LeaderMeeting>> leader =
+      std::async(std::launch::async, [&] { return job.visit(1); });
+  { const HostConnection gone = come_to_leader(job, 2); }
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the leader sees that it is gone
+  std::future<Result<LeaderMeeting>> second =
+      std::async(std::launch::async, [&] { return job.visit(2); });
+  met.emplace(job.host());
+  CHECK(met->roster.ok());
+  CHECK(leader.get().ok());
+  CHECK(second.get().ok());
+}
+
+TEST_CASE("LeaderRendezvous: a leader that dies is named by rank 0, and by the ranks behind it") {
+  LeaderJob job(2, 3);
+  job.timeout = std::chrono::seconds(5);
+  Party dead = job.party(3);
+  const LeaderRendezvousArgs args = job.args(dead);
+  auto unix_socket = listen_on(leader_endpoint(args));
+  REQUIRE(unix_socket.ok());
+  std::optional<HostMeeting> met;
+  std::thread dies([&] {
+    auto up = reach_host(args.guest);
+    REQUIRE(up.ok());
+    const Party local = job.party(3);
+    Connector connector(local, make_greeting(std::nullopt));
+    connector.listen(std::move(*unix_socket));
+    Roster come;
+    std::vector<Stream> members;
+    while (members.size() < 2) {
+      auto event = connector.next(now() + std::chrono::seconds(20));
+      REQUIRE(event.ok());
+      REQUIRE(event->kind == ConnectorEvent::Kind::kAdmitted);
+      come[event->rank] = event->peer;
+      members.push_back(std::move(event->stream));
+    }
+    report_to_host(up->stream, come);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // rank 2 is awaited meanwhile
+  });
+  const auto others = job.visit_all([&] { met.emplace(job.host()); }, {2, 3});
+  dies.join();
+  CHECK(others.size() == 3);
+  CHECK(met->roster.status().code() == Code::kRankFailure);
+  for (const auto& entry : others) {
+    const Status status = entry.second.status();
+    if (came_too_late(status)) continue;
+    CHECK(status.code() == Code::kRankFailure);
+    CHECK(says(status, "rank 3 (pid "));
+  }
+}
+
+TEST_CASE("LeaderRendezvous: a rank whose leader does not answer connects to rank 0 itself") {
+  LeaderJob job(2, 2);
+  Party self = job.party(2);
+  // As of a process that is frozen; the other host's name is taken, but nobody listens.
+  const auto frozen = listen_on(leader_endpoint(job.args(self)));
+  REQUIRE(frozen.ok());
+  Party neighbour = job.party(1);
+  const Endpoint name = leader_endpoint(job.args(neighbour));
+  const FileDescriptor taken(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::bind(taken.get(), name.raw(), name.length) == 0);
+  std::optional<HostMeeting> met;
+  const auto others = job.visit_all([&] { met.emplace(job.host()); });
+  CHECK(met->roster.ok());
+  CHECK(met->connections == 3);
+  for (const auto& entry : others) CHECK(entry.second.ok());
+}
+
+TEST_CASE("LeaderRendezvous: processes without the secret do not disturb it") {
+  LeaderJob job(1, 6);
+  Party self = job.party(1);
+  const Endpoint endpoint = leader_endpoint(job.args(self));
+  std::atomic<bool> over = false;
+  std::thread peers([&] {
+    while (!over) {
+      auto socket = start_connect(endpoint);
+      ::usleep(500);
+      if (!socket.ok()) continue;
+      Stream stream(std::move(*socket));
+      const std::string garbage(200, 'x');
+      (void)send_all(stream, as_bytes(garbage), now()).ok();
+    }
+  });
+  std::optional<HostMeeting> met;
+  const auto others = job.visit_all([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    met.emplace(job.host());
+  });
+  over = true;
+  peers.join();
+  CHECK(met->roster.ok());
+  for (const auto& entry : others) CHECK(entry.second.ok());
+}
+
+TEST_CASE("LeaderRendezvous: ranks that are told to stop do so at once") {
+  LeaderJob job(1, 3);
+  const FileDescriptor event(::eventfd(0, EFD_CLOEXEC));
+  std::atomic<bool> over = false;
+  const CancelSource cancel{event.get(),
+                            [&] { return over ? Status(Code::kAborted, "void") : Status(); }};
+  const TimePoint began = now();
+  std::vector<std::future<Result<LeaderMeeting>>> visits;
+  for (const int rank : {1, 2}) {
+    visits.push_back(
+        std::async(std::launch::async, [&, rank] { return job.visit(rank, &cancel); }));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  over = true;
+  CHECK(::eventfd_write(event.get(), 1) == 0);
+  for (auto& visit : visits) CHECK_FALSE(visit.get().ok());
+  CHECK(now() - began < std::chrono::seconds(5));
+}
+
+}  // namespace
+}  // namespace ronde::net
