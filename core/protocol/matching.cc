@@ -47,13 +47,21 @@ Status Matching::submit(const Request& request, std::uint64_t ticket, TimePoint 
   }
   const int slot = request.name.empty() ? -1 : cache_.find(request.name);
   if (slot < 0 || own_.find(slot) != nullptr || own_.has_keyed() || !owed_.empty() ||
-      request.weight || payload.whole || !stands_for(*cache_.at(slot), request)) {
+      !stands_for(*cache_.at(slot), request)) {
     return submit_otherwise(request, ticket, now, std::move(payload));
   }
   own_.add(slot, ticket, request, now);
-  aggregator_.add_bit(kSelf, slot);
+  report_known(request, slot, std::move(payload));
   report_completed();
   return {};
+}
+
+void Matching::report_known(const Request& request, int slot, InlinePayload payload) {
+  if (request.weight || payload.whole) {
+    report_own(request, {request.name, 0}, slot, std::move(payload));
+  } else {
+    aggregator_.add_bit(kSelf, slot);
+  }
 }
 
 Status Matching::submit_otherwise(const Request& request, std::uint64_t ticket, TimePoint now,
@@ -72,12 +80,9 @@ Status Matching::submit_otherwise(const Request& request, std::uint64_t ticket, 
   const bool by_slot = is_known && !key.name.empty();
   if (by_slot) {
     own_.add(slot, ticket, request, now);
+    report_known(request, slot, std::move(payload));
   } else {
     own_.add(key, ticket, request, now);
-  }
-  if (by_slot && !request.weight && !payload.whole) {
-    aggregator_.add_bit(kSelf, slot);
-  } else {
     report_own(request, key, is_known ? slot : -1, std::move(payload));
   }
   report_completed();

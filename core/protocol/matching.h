@@ -92,6 +92,8 @@ class Matching {
   Status refuse_duplicate(const OwnOperation& in_flight, const Request& again, const OpKey& key);
   /// Puts this rank's weight into its report; one that is not allowed fails the operation.
   void add_weight(const Request& request, const OpKey& key, Report& report) const;
+  /// Of a named operation that is cached in `slot`: by a bit if that is all to say.
+  void report_known(const Request& request, int slot, InlinePayload payload);
   void report_own(const Request& request, const OpKey& key, int slot, InlinePayload payload);
   bool take_own(const OpKey& key, Agreed& into);
   [[nodiscard]] Status check_bits(const TickFrame& tick) const;

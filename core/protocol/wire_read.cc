@@ -21,6 +21,11 @@ std::string text_of(const fb::String* text) {
   return text == nullptr ? std::string() : text->str();
 }
 
+/// Leaves `to` as it is where there is no text.
+void copy_text(const fb::String* text, std::string& to) {
+  if (text != nullptr) to.assign(text->data(), text->size());
+}
+
 template <typename T>
 std::size_t size_of_list(const fb::Vector<T>* list) {
   return list == nullptr ? 0 : list->size();
@@ -97,13 +102,12 @@ void read_payload(const wire::Report& from, InlinePayload& to) {
   copy_elements(from.payload_ranks(), 0, to.ranks);
 }
 
-Result<Report> read_report(const wire::Report& from) {
-  Report to;
+Status read_report(const wire::Report& from, Report& to) {
   to.ordinal = from.ordinal();
   to.slot = from.slot();
   to.rank = from.rank();
   RONDE_ASSIGN_OR_RETURN(to.code, code_of(from.code()));
-  to.message = text_of(from.message());
+  copy_text(from.message(), to.message);
   to.weight = from.weight();
   read_payload(from, to.payload);
   if ((from.request() == nullptr) == (to.slot < 0)) return malformed("a report needs one request");
@@ -111,7 +115,7 @@ Result<Report> read_report(const wire::Report& from) {
     RONDE_ASSIGN_OR_RETURN(to.request, read_request(*from.request()));
     if (to.request->name.empty() == (to.ordinal == 0)) return malformed("a report needs a key");
   }
-  return to;
+  return {};
 }
 
 /// None where there is no table.
@@ -144,9 +148,8 @@ Result<StallFact> read_fact(const wire::StallFact& from) {
 
 Status read_lists(const wire::Tick& from, TickFrame& to) {
   for (std::size_t i = 0; i < size_of_list(from.reports()); ++i) {
-    RONDE_ASSIGN_OR_RETURN(Report report,
-                           read_report(*from.reports()->Get(static_cast<fb::uoffset_t>(i))));
-    to.reports.push_back(std::move(report));
+    RONDE_RETURN_IF_ERROR(read_report(*from.reports()->Get(static_cast<fb::uoffset_t>(i)),
+                                      to.reports.emplace_back()));
   }
   for (std::size_t i = 0; i < size_of_list(from.notices()); ++i) {
     const wire::Notice& notice = *from.notices()->Get(static_cast<fb::uoffset_t>(i));
@@ -179,14 +182,13 @@ Status read_tick(const wire::Tick& from, TickFrame& to) {
   return read_lists(from, to);
 }
 
-Result<BatchItem> read_item(const wire::Item& from) {
-  BatchItem to;
+Status read_item(const wire::Item& from, BatchItem& to) {
   to.slot = from.slot();
   to.ordinal = from.ordinal();
-  to.name = text_of(from.name());
+  copy_text(from.name(), to.name);
   to.kind = static_cast<Collective>(from.kind());
   RONDE_ASSIGN_OR_RETURN(to.code, code_of(from.code()));
-  to.message = text_of(from.message());
+  copy_text(from.message(), to.message);
   to.last_joined = from.last_joined();
   to.leaver = from.leaver();
   to.early = from.early();
@@ -203,7 +205,7 @@ Result<BatchItem> read_item(const wire::Item& from) {
   const bool closes = to.leaver >= 0;
   if (fails + joins + agrees + closes != 1) return malformed("an item must say exactly one thing");
   if (fails && to.name.empty() == (to.ordinal == 0)) return malformed("an item needs a key");
-  return to;
+  return {};
 }
 
 Status read_batch(const wire::Batch& from, BatchFrame& to) {
@@ -219,9 +221,8 @@ Status read_batch(const wire::Batch& from, BatchFrame& to) {
     if (to.priorities.size() != to.order.size()) return malformed("not a priority for each entry");
   }
   for (std::size_t i = 0; i < size_of_list(from.items()); ++i) {
-    RONDE_ASSIGN_OR_RETURN(BatchItem item,
-                           read_item(*from.items()->Get(static_cast<fb::uoffset_t>(i))));
-    to.items.push_back(std::move(item));
+    RONDE_RETURN_IF_ERROR(
+        read_item(*from.items()->Get(static_cast<fb::uoffset_t>(i)), to.items.emplace_back()));
   }
   for (const std::int32_t entry : to.order) {
     if (entry < 0 && static_cast<std::size_t>(-1 - entry) >= to.items.size()) {

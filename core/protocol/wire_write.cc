@@ -120,6 +120,10 @@ class FrameWriter::Builder {
   template <typename Table, typename Value>
   fb::Offset<fb::Vector<fb::Offset<Table>>> all(std::span<const Value> values) {
     if (values.empty()) return {};
+    if (values.size() == 1) {  // the usual case, without an allocation
+      const fb::Offset<Table> one = add(values[0]);
+      return fbb_.CreateVector(&one, 1);
+    }
     std::vector<fb::Offset<Table>> offsets;
     offsets.reserve(values.size());
     for (const Value& value : values) offsets.push_back(add(value));
