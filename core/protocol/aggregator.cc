@@ -23,6 +23,12 @@ std::uint64_t word_at(std::span<const std::uint64_t> words, std::size_t word) no
   return word < words.size() ? words[word] : 0;
 }
 
+std::size_t index(int number) noexcept { return static_cast<std::size_t>(number); }
+
+bool bit(std::span<const std::uint64_t> words, int slot) noexcept {
+  return (word_at(words, word_of(slot)) & mask_of(slot)) != 0;
+}
+
 Report mismatch_of(const Report& a, const Report& b) {
   Report merged = a;
   merged.payload = {};
@@ -40,6 +46,11 @@ Report mismatch_of(const Report& a, const Report& b) {
 
 }  // namespace
 
+void Completed::add(Report report) {
+  reports.push_back(std::move(report));
+  order.push_back(-static_cast<std::int32_t>(reports.size()));
+}
+
 void Completed::clear() {
   order.clear();
   reports.clear();
@@ -49,6 +60,7 @@ Aggregator::Aggregator(std::vector<int> ranks, const ResponseCache& cache)
     : ranks_(std::move(ranks)),
       cache_(cache),
       ready_(ranks_.size()),
+      weights_(ranks_.size()),
       joined_(ranks_.size(), false) {}
 
 void Aggregator::grow(std::size_t words) {
@@ -88,7 +100,10 @@ void Aggregator::complete_word(std::size_t word) {
   }
   const std::uint64_t fresh = all & any & ~done_[word];
   done_[word] |= fresh;
-  for_each_slot(word, fresh, [&](int slot) { completed_.order.push_back(slot); });
+  for_each_slot(word, fresh, [&](int slot) {
+    if (cache_.at(slot)->weight) return completed_.add(weighted_sum(slot));
+    completed_.order.push_back(slot);
+  });
 }
 
 Report Aggregator::report_of_bit(std::size_t source, int slot) const {
@@ -96,10 +111,37 @@ Report Aggregator::report_of_bit(std::size_t source, int slot) const {
   report.slot = slot;
   report.rank = ranks_[source];
   report.request = cache_.at(slot);
+  if (report.request->weight) report.weight = weights_[source][index(slot)];
   return report;
 }
 
+Report Aggregator::weighted_sum(int slot) const {
+  Report sum;
+  for (std::size_t source = 0; source < ranks_.size(); ++source) {
+    if (!bit(ready_[source], slot)) continue;
+    Report report = report_of_bit(source, slot);
+    report.weight += sum.weight;
+    sum = std::move(report);
+  }
+  return sum;
+}
+
+bool Aggregator::add_weight(int source, const Report& report) {
+  const int slot = report.slot;
+  if (slot < 0 || report.ordinal != 0 || report.code != Code::kOk || !report.request->weight ||
+      report.request != cache_.at(slot) || bit(mixed_, slot)) {
+    return false;
+  }
+  if (bit(ready_[index(source)], slot)) return true;
+  std::vector<double>& weights = weights_[index(source)];
+  if (weights.size() <= index(slot)) weights.resize(index(slot) + 1);
+  weights[index(slot)] = report.weight;
+  add_bit(source, slot);
+  return true;
+}
+
 void Aggregator::add_report(int source, Report report) {
+  if (add_weight(source, report)) return;
   Entry& entry = open(report.key());
   if (entry.seen[index(source)]) return;
   merge(entry, index(source), std::move(report));
@@ -155,8 +197,7 @@ void Aggregator::check(Entry& entry) {
                                  label(merged.request->kind, merged.key()), ranks_[source]);
   }
   entry.complete = true;
-  completed_.reports.push_back(entry.merged);
-  completed_.order.push_back(-static_cast<std::int32_t>(completed_.reports.size()));
+  completed_.add(entry.merged);
 }
 
 NoticeResult Aggregator::add_notice(int source, const Notice& notice) {
@@ -258,10 +299,6 @@ bool Aggregator::has(int source, const OpKey& key) const {
   }
   const int slot = key.name.empty() ? -1 : cache_.find(key.name);
   return slot >= 0 && bit(ready_[index(source)], slot);
-}
-
-bool Aggregator::bit(const std::vector<std::uint64_t>& words, int slot) const noexcept {
-  return (word_at(words, word_of(slot)) & mask_of(slot)) != 0;
 }
 
 bool Aggregator::has_bits(int slot) const {

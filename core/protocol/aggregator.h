@@ -19,6 +19,7 @@ struct Completed {
   std::vector<std::int32_t> order;  ///< As in BatchFrame: a slot, or -1 - index of a report.
   std::vector<Report> reports;
 
+  void add(Report report);
   void clear();
 };
 
@@ -31,9 +32,9 @@ enum class NoticeResult : std::uint8_t {
 
 /// Counts which sources of one subtree are ready for each operation.
 ///
-/// Cached named operations are bits, combined 64 at a time. All others are entries of a table. If
-/// both arrive for one operation, its bits become an entry.
-/// Threads: one at a time.
+/// Cached named operations are bits, combined 64 at a time; those with weights have a weight beside
+/// each bit. All others are entries of a table. If both arrive for one operation, its bits become
+/// an entry. Threads: one at a time.
 class Aggregator {
  public:
   /// `ranks` names the rank of each source: index 0 is this rank, the rest are its children.
@@ -49,7 +50,7 @@ class Aggregator {
 
   /// All ranks of a source have joined: it now counts as ready for every allreduce.
   void join(int source, int last_rank);
-  [[nodiscard]] bool joined(int source) const { return joined_[index(source)]; }
+  [[nodiscard]] bool joined(int source) const { return joined_[static_cast<std::size_t>(source)]; }
   [[nodiscard]] bool all_joined() const noexcept { return joined_count_ == ranks_.size(); }
   /// The rank that joined last, as far as this node knows.
   [[nodiscard]] int last_joined() const noexcept { return last_joined_; }
@@ -81,10 +82,8 @@ class Aggregator {
   };
   using Entries = std::unordered_map<OpKey, Entry, OpKeyHash>;
 
-  static std::size_t index(int source) noexcept { return static_cast<std::size_t>(source); }
   void grow(std::size_t words);
   void complete_word(std::size_t word);
-  [[nodiscard]] bool bit(const std::vector<std::uint64_t>& words, int slot) const noexcept;
   [[nodiscard]] bool has_bits(int slot) const;
   void clear_bits(int slot);
   Entry& open(const OpKey& key);
@@ -93,11 +92,16 @@ class Aggregator {
   void check(Entry& entry);
   NoticeResult amend_completed(const Notice& notice);
   [[nodiscard]] Report report_of_bit(std::size_t source, int slot) const;
+  /// The report of a weighted operation whose bits are complete.
+  [[nodiscard]] Report weighted_sum(int slot) const;
+  /// Returns false, with nothing done, if a bit and a weight say less than the report.
+  bool add_weight(int source, const Report& report);
   void expand_unless_allreduce(std::size_t word);
 
   const std::vector<int> ranks_;
   const ResponseCache& cache_;
   std::vector<std::vector<std::uint64_t>> ready_;  // by source: its bits
+  std::vector<std::vector<double>> weights_;       // by source and slot: with a bit of `ready_`
   std::vector<std::uint64_t> done_;                // slots that are complete
   std::vector<std::uint64_t> mixed_;               // slots whose operation has an entry
   Entries entries_;

@@ -53,6 +53,78 @@ TEST_CASE("Aggregator: a bit completes when all sources have set it, and only on
   CHECK(node.aggregator.is_pending(0));
 }
 
+namespace {
+
+/// Node with a weighted allreduce "w" in slot 71.
+struct WeightedNode : Node {
+  WeightedNode() {
+    Request request = allreduce("w");
+    request.weight = 0.0;
+    cache.assign(71, std::make_shared<const Request>(request), 1);
+  }
+
+  void add(int source, double weight) {
+    Report known = report(source, {});
+    known.slot = 71;
+    known.request = cache.at(71);
+    known.weight = weight;
+    aggregator.add_report(source, known);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("Aggregator: weights of a cached operation are added, each source's once") {
+  WeightedNode node;
+  for (const double step : {0.0, 1.0}) {
+    node.add(2, 4 + step);
+    node.add(2, 100);
+    node.add(0, 1 + step);
+    CHECK(node.completed().empty());
+    node.add(1, 2 + step);
+    node.add(1, 100);
+    CHECK(node.completed() == std::vector<std::int32_t>{-1});
+    const Report& sum = node.aggregator.completed().reports.at(0);
+    CHECK(sum.weight == 7 + 3 * step);
+    CHECK(sum.slot == 71);
+    CHECK(sum.code == Code::kOk);
+    node.aggregator.completed().clear();
+    node.aggregator.resolve_slot(71);
+    CHECK_FALSE(node.aggregator.is_pending(71));
+  }
+}
+
+TEST_CASE("Aggregator: weights count, too, where a report is given in full or a rank has joined") {
+  WeightedNode node;
+  node.add(0, 1);
+  Request request = allreduce("w");
+  request.weight = 0.0;
+  Report full = Node::report(1, request);
+  full.weight = 2;
+  node.aggregator.add_report(1, full);
+  node.add(2, 4);
+  CHECK(node.aggregator.completed().reports.at(0).weight == 7);
+  node.aggregator.completed().clear();
+  node.aggregator.resolve_slot(71);
+  node.add(0, 8);
+  node.add(2, 16);
+  node.aggregator.join(1, 1);
+  CHECK(node.aggregator.completed().reports.at(0).weight == 24);
+}
+
+TEST_CASE("Aggregator: a weighted operation meets a report without a weight, or a notice") {
+  WeightedNode node;
+  node.add(0, 1);
+  node.aggregator.add_report(1, Node::report(1, allreduce("w")));
+  node.add(2, 4);
+  CHECK(node.aggregator.completed().reports.at(0).code == Code::kMismatch);
+  node.aggregator.completed().clear();
+  node.aggregator.resolve_slot(71);
+  for (int source = 0; source < 3; ++source) node.add(source, 1);
+  CHECK(node.aggregator.add_notice(0, {{"w", 0}, "twice"}) == NoticeResult::kAttached);
+  CHECK(node.aggregator.completed().reports.at(0).code == Code::kDuplicateName);
+}
+
 TEST_CASE("Aggregator: bits and full reports of one name match, in either order") {
   for (const bool bits_first : {true, false}) {
     Node node;
