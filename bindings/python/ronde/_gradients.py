@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, SupportsFloat, TypeVar
 
 from ronde import _epochs
 from ronde._arguments import check_reduce_op
@@ -58,6 +59,14 @@ def check_passes(passes: int) -> None:
     """Raises InvalidArgumentError for a number of backward passes that is not allowed."""
     if passes < 1:
         raise InvalidArgumentError(f"backward_passes_per_step={passes}; allowed: from 1")
+
+
+def checked_weight(weight: Any) -> float:
+    """The weight of a rank. Raises InvalidArgumentError unless it is finite and not negative."""
+    number = float(weight) if isinstance(weight, SupportsFloat) else math.nan
+    if not (math.isfinite(number) and number >= 0):
+        raise InvalidArgumentError(f"weight={weight!r}; allowed: a finite number, 0 or more")
+    return number
 
 
 @dataclasses.dataclass
@@ -117,7 +126,7 @@ class GradientOptions:
     def set_weight(self, weight: float) -> None:
         """Gives this rank's gradients a weight in the average from now on."""
         self.check_weighted()
-        self.weight = weight
+        self.weight = checked_weight(weight)
 
     def add_local(self, source: Any) -> None:
         """Excludes these variables (or a layer's) from averaging."""

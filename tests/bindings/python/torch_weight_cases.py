@@ -1,5 +1,7 @@
 """Cases for averages with weights; run on several ranks by torch_test.py."""
 
+import math
+
 import pytest
 import ronde
 import ronde.torch as hvd
@@ -137,6 +139,11 @@ def case_an_optimizers_weight_is_checked():
     )
     with pytest.raises(ValueError, match="a weight needs op=Average"):
         summed.set_weight(3)
+    for weight in (-1, math.inf, math.nan, "3", None):
+        with pytest.raises(ValueError, match=r"weight=.*; allowed: a finite number, 0 or more"):
+            hvd.DistributedOptimizer(
+                torch.optim.SGD(other.parameters(), lr=0.1), other.named_parameters()
+            ).set_weight(weight)
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), weight=2
     )

@@ -52,7 +52,7 @@ class _Distributed:
         return distribute(plain, _backend.options_class()())
 
     def set_weight(self: Any, weight: float) -> None:
-        """Gives this rank's gradients a weight in the average, from the next step on.
+        """Gives this rank's gradients a weight in the average, in all steps from now on.
 
         It is the number of samples that the gradients are the mean of. The result then is the mean
         over the samples of all ranks, though batches differ. 0: the rank had none. All ranks call

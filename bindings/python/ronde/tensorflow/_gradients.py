@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ronde._collectives import set_id
 from ronde._compression import for_gradient
-from ronde._gradients import GradientOptions, in_runs
+from ronde._gradients import GradientOptions, checked_weight, in_runs
 from ronde._rules import Trained
 from ronde.tensorflow import _names, _sparse, _variables, mpi_ops
 from ronde.tensorflow._tracing import as_written
@@ -27,6 +27,8 @@ class Options(GradientOptions):
     def set_weight(self, weight: Any) -> None:
         """As the base class's. Graphs that are traced already read the variable that it is in."""
         self.check_weighted()
+        if not tf.is_tensor(weight):
+            weight = checked_weight(weight)
         if isinstance(self.weight, tf.Variable):
             self.weight.assign(tf.cast(weight, tf.float64))
             return

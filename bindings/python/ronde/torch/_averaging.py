@@ -15,7 +15,7 @@ from ronde._codecs import wire_of
 from ronde._collectives import Call, set_id
 from ronde._compression import warn_of_idle
 from ronde._errors import Error, InvalidArgumentError
-from ronde._gradients import GradientOptions, check_passes
+from ronde._gradients import GradientOptions, check_passes, checked_weight
 from ronde._handle import together
 from ronde._job import mark_pass, mark_step, on_epoch
 from ronde._reduce_ops import AVERAGE as Average
@@ -161,7 +161,7 @@ class AveragingOptimizer(Preparing, torch.optim.Optimizer):
             gradient.passes_left = passes
 
     def set_weight(self, weight: float) -> None:
-        """Gives this rank's gradients a weight in the average, from the next backward pass on.
+        """Gives this rank's gradients a weight in the average, in all backward passes from now on.
 
         It is the number of samples that the gradients are the mean of. The result then is the mean
         over the samples of all ranks, though batches differ. 0: the rank had none. All ranks call
@@ -171,7 +171,7 @@ class AveragingOptimizer(Preparing, torch.optim.Optimizer):
             raise InvalidArgumentError("a weight needs op=Average")
         if self._under_way:
             raise InvalidArgumentError("set_weight() is for before backward(), not after it")
-        self._weight = weight
+        self._weight = checked_weight(weight)
 
     def _on_gradient(self, gradient: Gradient) -> None:
         """Called in backward for a gradient that needs more than counting."""

@@ -16,6 +16,7 @@ from ronde import _reduce_ops
 from ronde._codecs import wire_of
 from ronde._compression import resolved, warn_of_idle
 from ronde._errors import InvalidArgumentError
+from ronde._gradients import checked_weight
 from ronde._rules import checked, is_ruled
 from ronde.torch._gradients import compression_of
 from ronde.torch.compression import Compression
@@ -58,13 +59,13 @@ class CompressionState:
         return _taken(compression_of(name, parameter, self.compression))
 
     def set_weight(self, weight: float) -> None:
-        """Gives this rank's gradients a weight in the average, from the next backward pass on.
+        """Gives this rank's gradients a weight in the average, in all backward passes from now on.
 
         It is the number of samples that the gradients are the mean of. The result then is the mean
         over the samples of all ranks, though batches differ. 0: the rank had none. All ranks call
         it, before backward.
         """
-        self.weight = weight
+        self.weight = checked_weight(weight)
 
     def start(self, parameter: torch.Tensor, gradient: torch.Tensor) -> Work:
         """Starts averaging one gradient, in place."""
