@@ -104,6 +104,7 @@ struct RankTrace {
   std::vector<NamedSpan> waits;           ///< A user's thread was blocked in Ronde.
   std::vector<NamedSpan> marks;           ///< The user's spans, and parts of training.
   std::vector<NamedSpan> pauses;          ///< Nothing was recorded.
+  std::vector<NamedSpan> outages;         ///< Of a connection with another host: "OUTAGE rank 1".
   std::vector<StepMark> steps;
   std::vector<StepMark> commits;    ///< Steps that an elastic job has committed.
   std::vector<NamedSpan> passages;  ///< To this epoch, with their parts.

@@ -31,6 +31,7 @@ void RankLoader::name_track(const TraceEvent& event) {
   if (event.given_name == kPassesTrack) track.kind = TrackKind::kPasses;
   if (event.given_name == kWaitTrack) track.kind = TrackKind::kWaits;
   if (event.given_name == kRecoveryTrack) track.kind = TrackKind::kPassages;
+  if (event.given_name == kConnectionsTrack) track.kind = TrackKind::kOutages;
 }
 
 void RankLoader::take_counter(const TraceEvent& event) {
@@ -87,6 +88,7 @@ void RankLoader::take_span(Track& track, const TraceEvent& event) {
 
 std::vector<NamedSpan>& RankLoader::spans_of(TrackKind kind) {
   if (kind == TrackKind::kPassages) return rank_.passages;
+  if (kind == TrackKind::kOutages) return rank_.outages;
   return kind == TrackKind::kWaits ? rank_.waits : rank_.marks;
 }
 

@@ -297,15 +297,16 @@ std::vector<Finding> find_causes(const JobTrace& job, const Analysis& analysis) 
   }
   std::stable_sort(findings.begin(), findings.end(),
                    [](const auto& a, const auto& b) { return a.share > b.share; });
+  if (auto outages = find_outages(job)) findings.insert(findings.begin(), std::move(*outages));
   if (Finding end = unfinished(job); !end.text.empty()) findings.insert(findings.begin(), end);
   if (findings.empty()) findings.push_back(nothing(analysis, means));
   return findings;
 }
 
 std::string_view name_of(Cause cause) noexcept {
-  constexpr std::array<std::string_view, 10> kNames = {
-      "unfinished",  "straggler", "contention", "uneven",  "tiny tensors",
-      "negotiation", "wire",      "pack",       "failure", "none"};
+  constexpr std::array<std::string_view, 11> kNames = {
+      "unfinished",  "outage", "straggler", "contention", "uneven", "tiny tensors",
+      "negotiation", "wire",   "pack",      "failure",    "none"};
   return kNames[static_cast<std::size_t>(cause)];
 }
 

@@ -1,6 +1,7 @@
 // Findings on why training waits: late ranks, slow parts, advice.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@ namespace ronde::report {
 
 enum class Cause : std::uint8_t {
   kUnfinished,   ///< The job ended with operations under way.
+  kOutage,       ///< Connections between hosts did not work for a time.
   kStraggler,    ///< One rank is repeatedly late.
   kContention,   ///< Ranks are runnable without a core, or outnumber cores and wait for each other.
   kUneven,       ///< Ranks wait for one another, but not for a particular one.
@@ -49,6 +51,9 @@ struct Straggler {
 
 /// The stragglers, the costliest first.
 std::vector<Straggler> find_stragglers(const JobTrace& job, const Analysis& analysis);
+
+/// The finding on times in which connections between hosts did not work; none if they were short.
+std::optional<Finding> find_outages(const JobTrace& job);
 
 /// The finding: the rank, and the part of its step that is slow.
 Finding describe(const Straggler& straggler, const JobTrace& job, const Analysis& analysis);

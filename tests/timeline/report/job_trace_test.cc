@@ -61,6 +61,25 @@ TEST_CASE("load: a merged trace reads like the traces it was made of") {
   }
 }
 
+TEST_CASE("load: times in which a connection did not work are the rank's") {
+  const ScratchFolder scratch;
+  auto texts = traces_of(Plan{.steps = 3});
+  std::string& text = texts[1];
+  text.resize(text.rfind("\n]"));
+  text +=
+      ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":99,\"name\":\"thread_name\",\"args\":{\"name\":"
+      "\"connections\"}},\n{\"ph\":\"B\",\"pid\":1,\"tid\":99,\"ts\":100,\"name\":\"OUTAGE rank "
+      "0\"},"
+      "\n{\"ph\":\"E\",\"pid\":1,\"tid\":99,\"ts\":350}\n]";
+  const auto job = load_traces({scratch.write("0", texts[0]), scratch.write("1", text)});
+  REQUIRE(job.ok());
+  CHECK(job->ranks[0].outages.empty());
+  REQUIRE(job->ranks[1].outages.size() == 1);
+  const NamedSpan& outage = job->ranks[1].outages.front();
+  CHECK(job->names.text_of(outage.name) == "OUTAGE rank 0");
+  CHECK(outage.end_ns - outage.start_ns == 250'000);
+}
+
 TEST_CASE("load: what was measured when recording ended is the rank's") {
   const ScratchFolder scratch;
   auto texts = traces_of(Plan{.steps = 3});

@@ -58,6 +58,26 @@ TEST_CASE("verdict: a rank that is late now and then is named as that") {
   CHECK(says(*straggler, "now and then"));
 }
 
+TEST_CASE("verdict: a connection that did not work comes first") {
+  Read read = read_plan(bound_by_wire());
+  RankTrace& rank = read.job.ranks[1];
+  const std::int64_t whole = rank.last_ns - rank.first_ns;
+  const auto outage = [&](int from, int to) {
+    return NamedSpan{.name = read.job.names.number_of("OUTAGE rank 2"),
+                     .start_ns = rank.first_ns + whole * from / 100,
+                     .end_ns = rank.first_ns + whole * to / 100};
+  };
+  rank.outages = {outage(10, 30)};
+  read.job.ranks[2].outages = {outage(20, 35), outage(40, 45)};  // 30 % are covered
+  const Finding first = find_causes(read.job, read.analysis).front();
+  CHECK(first.cause == Cause::kOutage);
+  CHECK(says(first, "30 % of the trace"));
+  CHECK(says(first, "between rank 1 and rank 2."));
+  rank.outages.clear();
+  read.job.ranks[2].outages = {outage(0, 0)};
+  CHECK(find_causes(read.job, read.analysis).front().cause == Cause::kWire);
+}
+
 TEST_CASE("verdict: one hiccup blames nobody") {
   Plan plan;
   plan.early_us = [](int rank, int step) { return rank == 3 && step == 20 ? 90'000.0 : 0.0; };
