@@ -114,13 +114,20 @@ void JobChannel::on_silence(int rank, Silence what, Duration silence) {
     log(LogLevel::kWarning, "{} runs again after {:.1f} s", who, seconds(silence));
     return;
   }
+  const bool local = topology_.same_host(rank, topology_.rank);
+  log(LogLevel::kWarning, "{} is {}: nothing was heard of it for {:.1f} s; {}", who,
+      local ? "frozen" : "frozen, or the network is cut", seconds(silence), end_of_silence(local));
+}
+
+/// "it is given up after 60 s, but only 10 s if its host does not answer"
+std::string JobChannel::end_of_silence(bool local) const {
   const std::string then =
       limits_.freeze > Duration::zero()
           ? fmt::format("it is given up after {:.3g} s", seconds(limits_.freeze))
           : std::string("it is waited for");
-  const bool local = topology_.same_host(rank, topology_.rank);
-  log(LogLevel::kWarning, "{} is {}: nothing was heard of it for {:.1f} s; {}", who,
-      local ? "frozen" : "frozen, or the network is cut", seconds(silence), then);
+  const Duration cut = limits_.reconnect > Duration::zero() ? limits_.reconnect : limits_.link;
+  if (local || cut == Duration::zero()) return then;
+  return fmt::format("{}, but only {:.3g} s if its host does not answer", then, seconds(cut));
 }
 
 JobChannel::~JobChannel() { close(); }

@@ -54,6 +54,7 @@ class JobChannel final : public ControlChannel {
   void abort(const LostRank& lost) const;
   [[nodiscard]] LinkHooks link_hooks();
   [[nodiscard]] WatchHooks watch_hooks();
+  [[nodiscard]] std::string end_of_silence(bool local) const;
   void on_silence(int rank, Silence what, Duration silence);
   [[nodiscard]] Status describe(const LostRank& lost) const;
 

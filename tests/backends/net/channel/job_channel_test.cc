@@ -246,8 +246,10 @@ TEST_CASE("a frozen rank is given up after the freeze timeout, and knows it when
 int freeze_for_a_while(const TestJob& job, int rank) {
   static std::atomic<int> suspected{0};
   static std::atomic<int> back{0};
+  static std::atomic<int> told_of_cut{0};
   set_log(LogLevel::kWarning, [](LogLevel, std::string_view text) {
     if (text.find("rank 1") == std::string_view::npos) return;
+    if (text.find("but only 0.3 s if its host") != std::string_view::npos) ++told_of_cut;
     if (text.find("is frozen") != std::string_view::npos) ++suspected;
     if (text.find("runs again") != std::string_view::npos) ++back;
   });
@@ -263,6 +265,8 @@ int freeze_for_a_while(const TestJob& job, int rank) {
     const TimePoint limit = now() + std::chrono::seconds(30);
     while (suspected == 0 && now() < limit) link->channel->poll(sink);
     RONDE_CHILD_REQUIRE(suspected == 1);
+    const Topology& topology = link->channel->topology();
+    RONDE_CHILD_REQUIRE(told_of_cut == (topology.same_host(0, 1) ? 0 : 1));
     ::kill(link->channel->topology().peers[1].pid, SIGCONT);
     RONDE_CHILD_REQUIRE(poll_until(*link->channel, sink, [&] { return sink.count == 1; }));
     while (back == 0 && now() < limit) link->channel->poll(sink);
