@@ -61,6 +61,16 @@ std::string first_sentence(const RankEnd& end) {
   return fmt::format("rank {} failed first: {}", end.rank, text);
 }
 
+/// The same where no rank failed by itself: what the first one reports of another. `culprit`: how
+/// that one ended; null: unknown.
+std::string report_sentence(const RankEnd& reporter, const RankEnd* culprit) {
+  const std::string text = cut(reporter.error->error.sentence());
+  if (culprit == nullptr) return fmt::format("rank {} reports: {}", reporter.rank, text);
+  const bool left = text.find(" has left the job") != std::string::npos;
+  return fmt::format("rank {} {} first, as rank {} reports: {}", culprit->rank,
+                     left ? "left" : "failed", reporter.rank, text);
+}
+
 /// The remedy for a module that newcomers miss; empty for other errors.
 std::string_view advice_for(const RankEnd& end) {
   if (!end.error) return {};
@@ -121,6 +131,12 @@ std::vector<std::string> FailureReport::add(RankEnd end) {
   return added.error->shorter;
 }
 
+const RankEnd* FailureReport::culprit(const RankEnd& reporter) const {
+  const auto found = ends_.find(reporter.error->error.of_rank);
+  const bool known = found != ends_.end() && !is_consequence(found->second);
+  return known ? &found->second : nullptr;
+}
+
 const RankEnd* FailureReport::first() const {
   const RankEnd* found = nullptr;
   for (const auto& [rank, end] : ends_) {
@@ -159,10 +175,14 @@ std::string FailureReport::others(const RankEnd* cause) const {
 std::vector<std::string> FailureReport::summary() const {
   const RankEnd* const cause = first();
   if (cause == nullptr) return {};
-  const std::string rest = others(cause);
+  const bool reports = is_consequence(*cause);
+  const RankEnd* const found = reports ? culprit(*cause) : cause;
+  const RankEnd* const subject = found == nullptr ? cause : found;
+  const std::string rest = others(subject);
   std::vector<std::string> sentences{
-      first_sentence(*cause),
-      fmt::format("{} {}{}{}", who(*cause), describe_wait_status(cause->wait_status),
+      reports ? report_sentence(*cause, found) : first_sentence(*cause),
+      fmt::format("{} {}{}{}{}", who(*subject), describe_wait_status(subject->wait_status),
+                  subject != cause && subject->asked ? " when asked to end" : "",
                   rest.empty() ? "" : "; ", rest)};
   if (const std::string_view advice = advice_for(*cause); !advice.empty()) {
     sentences.emplace_back(advice);

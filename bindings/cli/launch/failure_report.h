@@ -30,7 +30,8 @@ class FailureReport {
  public:
   /// Notes the end. Returns the lines about it that are to be printed as this rank's now.
   std::vector<std::string> add(RankEnd end);
-  /// The rank that is the likeliest cause; null if all have ended well.
+  /// The rank that is the likeliest cause; one that only tells of another if no rank failed by
+  /// itself. Null if all have ended well.
   [[nodiscard]] const RankEnd* first() const;
   /// The traceback of first() if it has not been printed.
   std::vector<std::string> missing_traceback();
@@ -43,6 +44,8 @@ class FailureReport {
 
  private:
   [[nodiscard]] std::string others(const RankEnd* cause) const;
+  /// The rank of which that one's error tells; null if its end is unknown, or tells of another.
+  [[nodiscard]] const RankEnd* culprit(const RankEnd& reporter) const;
 
   std::map<int, RankEnd> ends_;
   bool left_out_ = false;

@@ -26,7 +26,8 @@ void HeldErrors::forget_traceback(Stream& stream) {
 
 /// Decides on a whole line, which ends in '\n' or '\r'.
 void HeldErrors::end_line(int rank, Stream& stream, std::string& out, TimePoint time) {
-  const std::string_view line = std::string_view(stream.line).substr(0, stream.line.size() - 1);
+  const std::string_view line =
+      without_rank_prefix(std::string_view(stream.line).substr(0, stream.line.size() - 1));
   const bool log = is_log_line(line);
   if (stream.mode == Mode::kLetPass && !line.starts_with(' ')) stream.mode = Mode::kPlain;
   const bool may_begin = stream.mode == Mode::kPlain && stream.passed == 0;

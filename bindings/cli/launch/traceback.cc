@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <filesystem>
+#include <system_error>
 
 namespace ronde {
 namespace {
@@ -17,6 +19,9 @@ constexpr std::string_view kFrame = "  File \"";
 constexpr std::string_view kTerminate = "terminate called ";
 constexpr std::string_view kThrown = "terminate called after throwing an instance of '";
 constexpr std::string_view kWhat = "  what():  ";
+constexpr std::string_view kRankBegin = "[rank";
+constexpr std::string_view kRankEnd = "]: ";
+constexpr std::string_view kDigits = "0123456789";
 constexpr std::size_t kMostFrames = 5;
 constexpr std::size_t kMostMessageLines = 4;
 
@@ -35,7 +40,7 @@ Lines split_lines(std::string_view text) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view line = text.substr(0, end);
     if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.emplace_back(line);
+    lines.emplace_back(without_rank_prefix(line));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return lines;
@@ -83,7 +88,7 @@ PythonFrame frame_of(const std::string& line) {
     const std::size_t number = line.find("line ", end);
     if (number != std::string::npos) {
       const std::size_t digits = number + 5;
-      frame.line = line.substr(digits, line.find_first_not_of("0123456789", digits) - digits);
+      frame.line = line.substr(digits, line.find_first_not_of(kDigits, digits) - digits);
     }
   }
   frame.text.push_back(line);
@@ -182,27 +187,40 @@ std::string headline(const Lines& message) {
   return text;
 }
 
-/// True if the text is what Ronde says of another rank that has failed: "rank 1 (pid 7 on h) died".
-bool tells_of_a_rank(std::string_view message) {
-  if (!message.starts_with("rank ")) return false;
-  const std::size_t end = std::min(message.find_first_not_of("0123456789", 5), message.size());
-  const std::string_view rest = message.substr(end);
-  return end > 5 && (rest.starts_with(" (pid ") || rest.starts_with(" has left the job") ||
-                     rest.starts_with(" died"));
+/// The rank that a message of Ronde begins with, and what is said of it.
+struct NamedRank {
+  int rank = 0;
+  std::string_view rest;
+};
+
+/// Reads "rank 1 (pid 7 on h) died".
+std::optional<NamedRank> named_rank(std::string_view message) {
+  constexpr std::string_view kBegin = "rank ";
+  if (!message.starts_with(kBegin)) return std::nullopt;
+  message.remove_prefix(kBegin.size());
+  NamedRank named;
+  const char* const end = message.data() + message.size();
+  const auto [last, error] = std::from_chars(message.data(), end, named.rank);
+  if (error != std::errc()) return std::nullopt;
+  named.rest = message.substr(static_cast<std::size_t>(last - message.data()));
+  return named;
 }
 
-bool is_consequence(std::string_view text) {
-  const std::size_t colon = text.find(": ");
-  const std::string_view type = text.substr(0, colon);
-  if (std::ranges::any_of(kConsequences, [&](std::string_view name) { return type == name; })) {
-    return true;
-  }
-  return colon != std::string_view::npos && tells_of_a_rank(text.substr(colon + 2));
+/// True if Ronde says this of a rank that has failed.
+bool tells_of_failure(std::string_view rest) {
+  return rest.starts_with(" (pid ") || rest.starts_with(" has left the job") ||
+         rest.starts_with(" died");
 }
 
 RaisedError error_of(std::string_view text, std::string place) {
-  RaisedError error{std::string(text), std::move(place), false};
-  error.consequence = is_consequence(error.text);
+  RaisedError error{std::string(text), std::move(place), false, -1};
+  const std::size_t colon = text.find(": ");
+  const bool of_ronde =
+      std::ranges::find(kConsequences, text.substr(0, colon)) != kConsequences.end();
+  const auto named =
+      colon == std::string_view::npos ? std::nullopt : named_rank(text.substr(colon + 2));
+  error.consequence = of_ronde || (named && tells_of_failure(named->rest));
+  if (error.consequence && named) error.of_rank = named->rank;
   return error;
 }
 
@@ -269,18 +287,37 @@ std::optional<ErrorOutput> read_terminate(Lines lines) {
   return output;
 }
 
+/// True if `line`, as far as it has come, may become a line with a rank's prefix.
+bool may_begin_rank_prefix(std::string_view line) {
+  if (!line.starts_with(kRankBegin)) return kRankBegin.starts_with(line);
+  const std::size_t end = line.find_first_not_of(kDigits, kRankBegin.size());
+  if (end == std::string_view::npos) return true;
+  return end > kRankBegin.size() && kRankEnd.starts_with(line.substr(end));
+}
+
 }  // namespace
 
 std::string RaisedError::sentence() const {
   return place.empty() ? text : fmt::format("{} ({})", text, place);
 }
 
+std::string_view without_rank_prefix(std::string_view line) {
+  if (!line.starts_with(kRankBegin)) return line;
+  const std::size_t end = line.find_first_not_of(kDigits, kRankBegin.size());
+  const bool prefix = end != std::string_view::npos && end > kRankBegin.size() &&
+                      line.substr(end).starts_with(kRankEnd);
+  return prefix ? line.substr(end + kRankEnd.size()) : line;
+}
+
 bool begins_error(std::string_view line, std::string_view before) {
+  line = without_rank_prefix(line);
   if (before.starts_with("Exception ") || before.starts_with("Error in ")) return false;
   return line == kHeader || line.starts_with(kFrame) || line.starts_with(kTerminate);
 }
 
 bool may_begin_error(std::string_view line) {
+  if (may_begin_rank_prefix(line)) return true;
+  line = without_rank_prefix(line);
   return std::ranges::any_of(std::array{kHeader, kFrame, kTerminate}, [&](std::string_view start) {
     return start.starts_with(line) || line.starts_with(start);
   });

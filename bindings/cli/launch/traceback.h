@@ -14,6 +14,7 @@ struct RaisedError {
   std::string text;          ///< "ValueError: bad batch 50": its first line.
   std::string place;         ///< "train.py:5": the innermost line of the user's; empty: unknown.
   bool consequence = false;  ///< It only tells that another rank has failed.
+  int of_rank = -1;          ///< That rank; -1: unknown.
 
   /// "ValueError: bad batch 50 (train.py:5)".
   [[nodiscard]] std::string sentence() const;
@@ -28,6 +29,9 @@ struct ErrorOutput {
   int left_out = 0;                  ///< Lines that `shorter` lacks.
   int trailing = 0;                  ///< Lines after the exception's first line.
 };
+
+/// The line without the prefix "[rank3]: " that torch.distributed gives each line of a traceback.
+std::string_view without_rank_prefix(std::string_view line);
 
 /// True if an exception's text begins with this line. `before`: the line before it.
 bool begins_error(std::string_view line, std::string_view before);

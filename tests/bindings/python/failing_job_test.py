@@ -64,6 +64,52 @@ def test_a_failure_of_one_rank_is_summed_up(run_job, np, failure, exit_status, c
         assert "RankFailure: rank 1 " in lines[0], output
 
 
+DDP = """
+    import os, signal
+    import torch
+    import torch.distributed as dist
+    import ronde.torch.distributed
+
+    dist.init_process_group("ronde")
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+    for step in range(4):
+        if step == 2 and dist.get_rank() == 1:
+            {failure}
+        model(torch.ones(8, 4)).sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("failure", "exit_status", "cause"),
+    [
+        ("1 / 0", 1, r"ZeroDivisionError: division by zero \(script\.py:11\)$"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, r"it was killed by signal 9 \(Killed\)$"),
+    ],
+)
+def test_a_failure_in_a_script_of_torch_distributed_is_summed_up(
+    run_job, failure, exit_status, cause
+):
+    status, output = run_job(DDP.format(failure=failure), np=2)
+    assert status == exit_status, output
+    first, others, _ = last_lines(output)
+    assert re.match("ronde run: rank 1 failed first: " + cause, first), output
+    assert others.endswith("; rank 0 failed in consequence"), output
+    assert re.search(r"^\[0\] RankFailure: rank 1 .*\(script\.py:12\)$", output, re.MULTILINE), (
+        output
+    )
+    assert "[rank" not in output
+    assert "site-packages/ronde" not in output
+
+
+def test_a_rank_that_leaves_early_is_named(run_job):
+    status, output = run_job(TRAINING.format(failure="sys.exit(0)"), np=2)
+    assert status == 1, output
+    first, others, _ = last_lines(output)
+    named = "rank 1 left first, as rank 0 reports: RankFailure: rank 1 has left the job"
+    assert first.startswith("ronde run: " + named), output
+    assert re.search(r"rank 1 \(pid \d+\) exited with status 0; rank 0 failed in", others), output
+
+
 def test_a_stall_is_summed_up(run_job):
     stalled = {"RONDE_STALL_WARNING_SECONDS": "1", "RONDE_STALL_ERROR_SECONDS": "2"}
     status, output = run_job(TRAINING.format(failure="time.sleep(60)"), 4, environment=stalled)

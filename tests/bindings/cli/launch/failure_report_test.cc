@@ -69,6 +69,41 @@ TEST_CASE("failure report: a killed rank is the cause, whoever is noticed first"
   CHECK(report.summary()[0] == "rank 1 failed first: it was killed by signal 9 (Killed)");
 }
 
+TEST_CASE("failure report: a rank that left early left first, though it ended well") {
+  FailureReport report;
+  (void)report.add(end_of(1, 0, 1));
+  (void)report.add(end_of(0, kStatus1, 2, "ronde.RankFailure: rank 1 has left the job"));
+  REQUIRE(report.first() != nullptr);
+  CHECK(report.first()->rank == 0);  // whose exit status is the job's
+  CHECK(report.summary() ==
+        Lines{"rank 1 left first, as rank 0 reports: RankFailure: rank 1 has left the job "
+              "(train.py:5)",
+              "rank 1 (pid 101) exited with status 0; rank 0 failed in consequence"});
+}
+
+TEST_CASE("failure report: a frozen rank failed first, though it was asked to end") {
+  FailureReport report;
+  (void)report.add(
+      end_of(0, kStatus1, 1, "ronde.RankFailure: rank 1 (pid 101 on h) was frozen for 6 s"));
+  RankEnd frozen = end_of(1, kKilled, 2);
+  frozen.asked = true;
+  (void)report.add(frozen);
+  CHECK(report.summary() ==
+        Lines{"rank 1 failed first, as rank 0 reports: RankFailure: rank 1 (pid 101 on h) was "
+              "frozen for 6 s (train.py:5)",
+              "rank 1 (pid 101) was killed by signal 9 (Killed) when asked to end; rank 0 failed "
+              "in consequence"});
+}
+
+TEST_CASE("failure report: of ranks that cannot reach each other none failed first") {
+  FailureReport report;
+  (void)report.add(end_of(1, kStatus1, 1, "ronde.RankFailure: rank 0 cannot be reached"));
+  (void)report.add(end_of(0, kStatus1, 2, "ronde.RankFailure: rank 1 cannot be reached"));
+  CHECK(report.summary() ==
+        Lines{"rank 1 reports: RankFailure: rank 0 cannot be reached (train.py:5)",
+              "rank 1 (pid 101) exited with status 1; rank 0 failed in consequence"});
+}
+
 TEST_CASE("failure report: C++ ranks that abort in consequence are not the cause") {
   FailureReport report;
   RankEnd aborted = end_of(0, 6, 1);

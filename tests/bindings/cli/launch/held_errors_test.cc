@@ -23,6 +23,14 @@ TEST_CASE("held errors: a traceback waits, other output does not") {
   CHECK(held.take(0).text.empty());
 }
 
+TEST_CASE("held errors: a traceback with torch.distributed's prefix waits likewise") {
+  HeldErrors held;
+  CHECK(held.feed(3, "[rank", kHeldFrom) == "");
+  CHECK(held.feed(3, "3]: Traceback (most recent call last):\n[rank3]: KeyError\n", kHeldFrom) ==
+        "");
+  CHECK(held.take(3).text.ends_with("KeyError\n"));
+}
+
 TEST_CASE("held errors: a prompt is not held back") {
   HeldErrors held;
   CHECK(held.feed(0, "ready? ", kHeldFrom) == "ready? ");

@@ -49,6 +49,32 @@ TEST_CASE("traceback: frames of Ronde are hidden, and its errors have no module"
   CHECK(output->left_out == 3);
 }
 
+TEST_CASE("traceback: the prefix of torch.distributed is no part of it") {
+  std::string text;
+  for (std::string_view rest = kRankFailure; !rest.empty();) {
+    const std::size_t end = rest.find('\n') + 1;
+    text += "[rank10]: " + std::string(rest.substr(0, end));
+    rest.remove_prefix(end);
+  }
+  CHECK(begins_error("[rank10]: Traceback (most recent call last):", ""));
+  const auto output = read_error(text);
+  REQUIRE(output);
+  CHECK(output->error.sentence() == "RankFailure: rank 1 (pid 7 on node1) died (train.py:9)");
+  CHECK(output->error.consequence);
+  CHECK(output->error.of_rank == 1);
+  CHECK(output->shorter.size() == 4);
+}
+
+TEST_CASE("traceback: a line that may get the prefix of torch.distributed is waited for") {
+  for (const char* const line :
+       {"[", "[rank", "[rank1", "[rank12]:", "[rank12]: ", "[rank1]: Tra"}) {
+    CHECK_MESSAGE(may_begin_error(line), line);
+  }
+  for (const char* const line : {"[x", "[rank]: ", "[rank1] ready", "[rank1]: ready"}) {
+    CHECK_MESSAGE(!may_begin_error(line), line);
+  }
+}
+
 TEST_CASE("traceback: a user's folder called ronde is the user's") {
   const auto output = read_error(
       "Traceback (most recent call last):\n  File \"/home/me/ronde/train.py\", line 9, in "
