@@ -10,6 +10,7 @@
 
 #include "core/base/launchers.h"
 #include "core/base/payload_limit.h"
+#include "core/base/program_settings.h"
 #include "core/base/setting_kinds.h"
 
 namespace ronde {
@@ -217,6 +218,24 @@ Status read_horovod(Config& config, const Environment& environment) {
   return {};
 }
 
+/// A rank and a size that do not fit, or one of them without the other.
+Status check_place(const Config& config, const Environment& environment, bool own_job) {
+  const auto missing = [&](const char* setting, const char* horovod) {
+    return environment(setting).value_or("").empty() && environment(horovod).value_or("").empty();
+  };
+  if (config.rank >= config.size && missing("RONDE_SIZE", "HOROVOD_SIZE")) {
+    return {Code::kInvalidArgument,
+            fmt::format("RONDE_SIZE is not set, but the rank is {}: set both", config.rank)};
+  }
+  if (own_job && config.size > 1 && missing("RONDE_RANK", "HOROVOD_RANK")) {
+    return {Code::kInvalidArgument,
+            fmt::format("RONDE_RANK is not set, but RONDE_SIZE is {}: set both", config.size)};
+  }
+  if (config.rank < config.size) return {};
+  return bad_value("RONDE_RANK", fmt::to_string(config.rank),
+                   fmt::format("whole numbers from 0 to {} (RONDE_SIZE - 1)", config.size - 1));
+}
+
 }  // namespace
 
 std::span<const SettingInfo> setting_infos() {
@@ -267,10 +286,8 @@ Result<Config> config_from(const Environment& environment) {
   }
   RONDE_RETURN_IF_ERROR(read_horovod(config, environment));
   if (!own_job) RONDE_RETURN_IF_ERROR(read_launched_job(config, environment));
-  if (config.rank >= config.size) {
-    return bad_value("RONDE_RANK", fmt::to_string(config.rank),
-                     fmt::format("whole numbers from 0 to {} (RONDE_SIZE - 1)", config.size - 1));
-  }
+  RONDE_RETURN_IF_ERROR(check_place(config, environment, own_job));
+  RONDE_RETURN_IF_ERROR(check_program_settings(environment));
   return config;
 }
 

@@ -90,9 +90,10 @@ Setting size(SettingInfo info, std::size_t Config::*field, std::size_t most) {
             const auto parsed = parse_size(value);
             if (!parsed || static_cast<std::size_t>(*parsed) > most) {
               const bool bounded = most != std::numeric_limits<std::size_t>::max();
+              const std::string end =
+                  bounded ? fmt::format(" to {}", most) : std::string(", or 64K, 16M, 1G");
               return bad_value(info.name, value,
-                               bounded ? fmt::format("bytes as a whole number from 0 to {}", most)
-                                       : "bytes as a whole number from 0, or 64K, 16M, 1G");
+                               fmt::format("{} as a whole number from 0{}", info.unit, end));
             }
             config.*field = static_cast<std::size_t>(*parsed);
             return Status();

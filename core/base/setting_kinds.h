@@ -36,7 +36,7 @@ namespace setting_kinds {
 Setting text(SettingInfo info, std::string Config::*field);
 Setting integer(SettingInfo info, int Config::*field, int low,
                 int high = std::numeric_limits<int>::max());
-/// Bytes up to `most`: "64K", "1M", "2G" or a plain number.
+/// A number of info.unit up to `most`: "64K", "1M", "2G" or a plain number.
 Setting size(SettingInfo info, std::size_t Config::*field,
              std::size_t most = std::numeric_limits<std::size_t>::max());
 /// A whole number of info.unit.

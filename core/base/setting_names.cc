@@ -8,34 +8,39 @@
 #include <string_view>
 
 #include "core/base/config.h"
+#include "core/base/program_settings.h"
 #include "core/base/similar_name.h"
 
 namespace ronde {
 namespace {
 
 constexpr std::string_view kPrefix = "RONDE_";
-/// Used between Ronde's programs, or in Python alone; not settings of a job.
-constexpr std::array<std::string_view, 8> kOthers = {
-    "RONDE_ELASTIC",  "RONDE_ELASTIC_COPIES", "RONDE_ELASTIC_FD",   "RONDE_EXIT_LOG_FD",
-    "RONDE_FATES_FD", "RONDE_PYTHON",         "RONDE_LEAVE_SIGNAL", "RONDE_TRACEBACKS"};
+/// Used between Ronde's programs; not settings of a job.
+constexpr std::array<std::string_view, 6> kOthers = {"RONDE_ELASTIC",    "RONDE_ELASTIC_COPIES",
+                                                     "RONDE_ELASTIC_FD", "RONDE_EXIT_LOG_FD",
+                                                     "RONDE_FATES_FD",   "RONDE_PYTHON"};
 constexpr std::array<std::string_view, 2> kOfTests = {"RONDE_TEST_", "RONDE_CHAOS_"};
 
-bool is_known(std::string_view name) {
-  const auto infos = setting_infos();
-  return std::find(kOthers.begin(), kOthers.end(), name) != kOthers.end() ||
-         std::any_of(kOfTests.begin(), kOfTests.end(),
-                     [name](std::string_view prefix) { return name.rfind(prefix, 0) == 0; }) ||
-         std::any_of(infos.begin(), infos.end(),
-                     [name](const SettingInfo& info) { return info.name == name; });
+/// The names of all documented variables, without kPrefix.
+std::vector<std::string_view> documented_names() {
+  std::vector<std::string_view> names;
+  for (const SettingInfo& info : setting_infos()) names.push_back(info.name.substr(kPrefix.size()));
+  for (const ProgramSetting& setting : program_settings()) {
+    names.push_back(setting.info.name.substr(kPrefix.size()));
+  }
+  return names;
 }
 
-/// The setting with the most similar name; empty if none is similar.
+bool is_known(std::string_view name) {
+  return std::ranges::count(kOthers, name) != 0 ||
+         std::ranges::count(documented_names(), name.substr(kPrefix.size())) != 0 ||
+         std::ranges::any_of(kOfTests,
+                             [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+/// The documented variable with the most similar name; empty if none is similar.
 std::string meant_by(std::string_view name) {
-  std::vector<std::string_view> settings;
-  for (const SettingInfo& info : setting_infos()) {
-    settings.push_back(info.name.substr(kPrefix.size()));
-  }
-  const std::string_view found = similar_name(name.substr(kPrefix.size()), settings);
+  const std::string_view found = similar_name(name.substr(kPrefix.size()), documented_names());
   return found.empty() ? "" : fmt::format("{}{}", kPrefix, found);
 }
 

@@ -25,6 +25,13 @@ TEST_CASE("config: a value that does not parse names variable, value and what is
   CHECK(message.find("64K") != std::string::npos);
 }
 
+TEST_CASE("config: a number that counts no bytes is refused by its own unit") {
+  const auto config = config_from(environment_of({{"RONDE_CACHE_CAPACITY", "abc"}}));
+  CHECK(config.status().message() ==
+        "RONDE_CACHE_CAPACITY=\"abc\" is not valid; allowed: entries as a whole number from 0, or "
+        "64K, 16M, 1G");
+}
+
 TEST_CASE("config: more data with the agreement than a frame holds is refused") {
   const auto with = [](const char* value) {
     return config_from(environment_of({{"RONDE_INLINE_PAYLOAD_BYTES", value}}));
@@ -121,6 +128,23 @@ TEST_CASE("config: a rank beyond the size is an error") {
   const auto config = config_from(environment_of({{"RONDE_RANK", "4"}, {"RONDE_SIZE", "4"}}));
   CHECK(config.status().message().find("0 to 3") != std::string::npos);
   CHECK_FALSE(config_from(environment_of({{"RANK", "2"}, {"WORLD_SIZE", "2"}})).ok());
+}
+
+TEST_CASE("config: a rank without a size, or a size without a rank, names what is missing") {
+  const auto refusal = [](const std::map<std::string, std::string>& variables) {
+    return config_from(environment_of(variables)).status().message();
+  };
+  CHECK(refusal({{"RONDE_RANK", "1"}}) == "RONDE_SIZE is not set, but the rank is 1: set both");
+  CHECK(refusal({{"RONDE_SIZE", "2"}}) == "RONDE_RANK is not set, but RONDE_SIZE is 2: set both");
+  CHECK(config_from(environment_of({{"RONDE_RANK", "0"}})).ok());
+  CHECK(config_from(environment_of({{"RONDE_SIZE", "1"}})).ok());
+  CHECK(config_from(environment_of({{"RONDE_SIZE", "2"}, {"HOROVOD_RANK", "1"}})).ok());
+}
+
+TEST_CASE("config: a variable that a program reads itself is checked, too") {
+  const auto config = config_from(environment_of({{"RONDE_TRACEBACKS", "fulll"}}));
+  CHECK(config.status().message() ==
+        "RONDE_TRACEBACKS=\"fulll\" is not valid; allowed: short, full");
 }
 
 TEST_CASE("config: every setting writes back what it read") {

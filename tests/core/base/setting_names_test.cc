@@ -25,6 +25,12 @@ TEST_CASE("a variable that is no setting is named, with the one that was perhaps
             "RONDE_STALL_WARNING_SECONDS is"});
 }
 
+TEST_CASE("a variable that a program reads itself is known, and may be the one that was meant") {
+  CHECK(describe_unknown_settings(named({"RONDE_AGENT_ADDRESS", "RONDE_TRACEBACKS"})).empty());
+  CHECK(describe_unknown_settings(named({"RONDE_TRACEBACK"})).front() ==
+        "RONDE_TRACEBACK is no setting and has no effect; RONDE_TRACEBACKS is");
+}
+
 TEST_CASE("variables of Ronde's programs and of tests are left alone") {
   const std::vector<std::string> names = {"RONDE_EXIT_LOG_FD", "RONDE_FATES_FD", "RONDE_PYTHON",
                                           "RONDE_TEST_X",      "RONDE_CHAOS_X",  "ROND"};
