@@ -11,6 +11,7 @@
 namespace ronde {
 namespace {
 
+constexpr std::string_view kHorovodPrefix = "HOROVOD_";
 constexpr auto kObeyed = HorovodUse::kObeyed;
 constexpr auto kReplaced = HorovodUse::kReplaced;
 constexpr auto kNeedless = HorovodUse::kNeedless;
@@ -212,6 +213,17 @@ std::string code(std::string_view names) {
   return text;
 }
 
+/// The variable with the most similar name; empty if none is. All have the prefix: it counts not.
+std::string horovod_variable_meant(std::string_view name) {
+  std::vector<std::string_view> known;
+  for (const HorovodName& row : kTable) {
+    if (row.variable.starts_with(kHorovodPrefix))
+      known.push_back(row.variable.substr(kHorovodPrefix.size()));
+  }
+  const std::string_view meant = similar_name(name.substr(kHorovodPrefix.size()), known);
+  return meant.empty() ? "" : fmt::format("{}{}", kHorovodPrefix, meant);
+}
+
 /// Adds `name` to the names with the same meaning.
 using Grouped = std::vector<std::pair<std::string_view, std::vector<std::string>>>;
 void add_to(Grouped& grouped, std::string_view meaning, const std::string& name) {
@@ -232,15 +244,12 @@ const HorovodName* find_horovod_variable(std::string_view name) {
 
 std::vector<std::string> describe_horovod_variables(std::span<const NamedValue> variables) {
   std::vector<std::string> sentences;
-  std::vector<std::string_view> known;
-  known.reserve(std::size(kTable));
-  for (const HorovodName& row : kTable) known.push_back(row.variable);
   Grouped replaced;
   for (const NamedValue& variable : variables) {
-    if (!variable.name.starts_with("HOROVOD_")) continue;
+    if (!variable.name.starts_with(kHorovodPrefix)) continue;
     const HorovodName* const row = find_horovod_variable(variable.name);
     if (row == nullptr) {
-      const std::string_view meant = similar_name(variable.name, known);
+      const std::string meant = horovod_variable_meant(variable.name);
       const std::string hint =
           meant.empty() ? "`ronde doctor --horovod` lists them" : fmt::format("{} is", meant);
       sentences.push_back(fmt::format("{} is no variable of Horovod 0.28 and has no effect; {}",

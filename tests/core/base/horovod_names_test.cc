@@ -59,8 +59,16 @@ TEST_CASE("Horovod's variables: one that nobody knows is named") {
   const auto variables = std::to_array<NamedValue>({{"HOROVOD_CYCLE_TIM", "5"}});
   const Sentences said = describe_horovod_variables(variables);
   REQUIRE(said.size() == 1);
-  CHECK(said[0].rfind("HOROVOD_CYCLE_TIM is no variable of Horovod 0.28 and has no effect", 0) ==
-        0);
+  CHECK(said[0] ==
+        "HOROVOD_CYCLE_TIM is no variable of Horovod 0.28 and has no effect; HOROVOD_CYCLE_TIME "
+        "is");
+}
+
+TEST_CASE("Horovod's variables: one that resembles none by more than the prefix gets no hint") {
+  const auto variables = std::to_array<NamedValue>({{"HOROVOD_FOO", "1"}});
+  CHECK(describe_horovod_variables(variables) ==
+        Sentences{"HOROVOD_FOO is no variable of Horovod 0.28 and has no effect; `ronde doctor "
+                  "--horovod` lists them"});
 }
 
 TEST_CASE("Horovod's variables: names that end in a star stand for many") {
