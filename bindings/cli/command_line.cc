@@ -1,6 +1,7 @@
 #include "bindings/cli/command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -79,6 +80,17 @@ std::string meant_options(const CLI::App& app) {
   return text;
 }
 
+Result<Collective> parse_data_collective(std::string_view text) {
+  std::vector<std::string_view> allowed;
+  for (const CollectiveTraits& each : kCollectives) {
+    if (each.value == Collective::kJoin) continue;
+    if (each.name == text) return each.value;
+    allowed.push_back(each.name);
+  }
+  return Status(Code::kInvalidArgument, fmt::format("collective \"{}\" is not valid; allowed: {}",
+                                                    text, fmt::join(allowed, ", ")));
+}
+
 CLI::Validator whole_number(int least, int most) {
   const auto check = [least, most](const std::string& text) {
     int value = 0;
@@ -96,7 +108,8 @@ void exit_with(int status) { throw CLI::RuntimeError(status); }
 void exit_usage(std::string_view command, const Status& status) {
   fmt::print(stderr, "{}: {}\n", command, status.message());
   if (status.code() == Code::kInvalidArgument) {
-    fmt::print(stderr, "Run {} --help for what is allowed.\n", command);
+    const std::string_view helping = command.substr(0, command.find(" --"));
+    fmt::print(stderr, "Run {} --help for what is allowed.\n", helping);
   }
   exit_with(kUsageStatus);
 }

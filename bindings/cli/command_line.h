@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/collective.h"
 #include "core/base/status.h"
 
 namespace CLI {
@@ -33,6 +34,10 @@ std::string similar_word(std::string_view word, const std::vector<std::string>& 
 /// option is similar.
 std::string meant_options(const CLI::App& app);
 
+/// The collective of this name that has data to move or ranks to wait for: all but join.
+/// Errors: kInvalidArgument naming the value and what is allowed.
+Result<Collective> parse_data_collective(std::string_view text);
+
 /// For options that take a number.
 CLI::Validator whole_number(int least, int most);
 
@@ -43,7 +48,7 @@ inline constexpr int kUsageStatus = 2;
 [[noreturn]] void exit_with(int status);
 
 /// Prints why `command` cannot do its work, and ends with kUsageStatus. For an argument that is not
-/// allowed, it names --help too.
+/// allowed, it names the --help of the command, which may have an option behind it.
 [[noreturn]] void exit_usage(std::string_view command, const Status& status);
 
 /// Shows read and total bytes on one line of stderr; empty if stderr is no terminal.

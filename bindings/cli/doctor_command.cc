@@ -10,10 +10,12 @@
 #include "bindings/cli/commands.h"
 #include "bindings/cli/doctor.h"
 #include "bindings/cli/launch/this_host.h"
+#include "bindings/runtime/named_choices.h"
 #include "bindings/runtime/tuning.h"
 #include "core/base/config.h"
 #include "core/base/horovod_names.h"
 #include "core/base/os/interfaces.h"
+#include "core/base/program_settings.h"
 #include "ops/compression/describe.h"
 #include "ops/hierarchical/communicator.h"
 #include "ops/kernels/factory.h"
@@ -27,7 +29,7 @@ namespace {
 /// The settings of the environment. Errors: of a setting that is not valid.
 Result<Config> checked_config() {
   RONDE_ASSIGN_OR_RETURN(Config config, config_from(process_environment()));
-  RONDE_RETURN_IF_ERROR(check_backend(config.backend));
+  RONDE_RETURN_IF_ERROR(check_named_choices(config));
   return config;
 }
 
@@ -77,12 +79,20 @@ void print_lines(const char* title, const std::vector<std::string>& lines) {
   for (const std::string& line : lines) fmt::print("  {}\n", line);
 }
 
+void print_setting(const SettingInfo& info, std::string_view initial, std::string_view now) {
+  fmt::print("{} ({})\n    {}\n    default \"{}\", now \"{}\"{}\n", info.name, info.unit,
+             info.meaning, initial, now,
+             info.horovod.empty() ? "" : fmt::format("; {} is honoured too", info.horovod));
+}
+
 void print_settings(const Config& config) {
   const Config defaults;
   for (const SettingInfo& info : setting_infos()) {
-    fmt::print("{} ({})\n    {}\n    default \"{}\", now \"{}\"{}\n", info.name, info.unit,
-               info.meaning, setting_value(defaults, info.name), setting_value(config, info.name),
-               info.horovod.empty() ? "" : fmt::format("; {} is honoured too", info.horovod));
+    print_setting(info, setting_value(defaults, info.name), setting_value(config, info.name));
+  }
+  for (const ProgramSetting& setting : program_settings()) {
+    const auto now = process_environment()(std::string(setting.info.name));
+    print_setting(setting.info, setting.otherwise, now.value_or(std::string(setting.otherwise)));
   }
 }
 
@@ -142,7 +152,7 @@ struct SelectionQuestion {
 
 Result<SelectionQuestion> parse_question(const std::string& text) {
   const std::size_t comma = text.find(',');
-  RONDE_ASSIGN_OR_RETURN(const Collective kind, parse_collective(text.substr(0, comma)));
+  RONDE_ASSIGN_OR_RETURN(const Collective kind, parse_data_collective(text.substr(0, comma)));
   std::size_t bytes = 0;
   const std::string size = comma == std::string::npos ? "" : text.substr(comma + 1);
   try {
@@ -305,9 +315,10 @@ void add_doctor_command(CLI::App& app) {
                           "of the launcher of an elastic job; not needed if only one job runs");
   attach->expected(0, 1)->type_name("[JOB]");
   auto folder = std::make_shared<std::string>();
-  command->add_option("--output", *folder, "With --job: also write each rank's dump to this folder")
-      ->needs(attach)
-      ->check(CLI::ExistingDirectory);
+  command
+      ->add_option("--output", *folder,
+                   "With --job: also write each rank's dump to this folder, which is made")
+      ->needs(attach);
   auto state = std::make_shared<std::string>("ready");
   CLI::Option* probing = add_probe_option(*command, attach, *state);
   auto choose = std::make_shared<std::string>();

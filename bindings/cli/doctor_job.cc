@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <map>
+#include <system_error>
 #include <utility>
 
 #include "bindings/cli/doctor.h"
@@ -207,7 +209,14 @@ std::string list_jobs(const RunningJobs& jobs) {
   return text;
 }
 
+/// Makes the folder if it is not there.
 Status write_dumps(const std::vector<RankAnswer>& answers, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return {Code::kInvalidArgument,
+            fmt::format("--output {}: cannot make the folder: {}", folder, error.message())};
+  }
   for (const RankAnswer& answer : answers) {
     if (!answer.dump) continue;
     const std::string path = diagnosis::dump_path(folder, answer.dump->job, answer.dump->rank);

@@ -16,11 +16,10 @@
 #include "bindings/cli/launch/ssh.h"
 #include "bindings/cli/launch/this_host.h"
 #include "bindings/cli/mpirun_job.h"
+#include "bindings/cli/run_settings.h"
 #include "core/base/config.h"
 #include "core/base/os/interfaces.h"
 #include "core/base/slurm.h"
-#include "ops/compression/spec.h"
-#include "ops/selection/selector.h"
 #include "timeline/recording/trace_file.h"
 
 namespace ronde {
@@ -160,32 +159,9 @@ std::string python_path(const std::string& folder, const EnvironmentList& given)
   return "PYTHONPATH=" + folder + (rest.empty() ? "" : ":" + rest);
 }
 
-/// The settings that have an option. They are checked here, before any rank starts.
-Result<EnvironmentList> settings_environment(const RunRequest& request) {
-  const std::string timeline =
-      request.timeline.empty() ? "" : std::filesystem::absolute(request.timeline).string();
-  const std::pair<const char*, std::string> given[] = {
-      {"RONDE_BACKEND", request.backend},
-      {"RONDE_ALGORITHM", request.algorithm},
-      {"RONDE_COMPRESSION", request.compression},
-      {"RONDE_METRICS_PORT", request.metrics_port},
-      {"RONDE_METRICS_ADDRESS", request.metrics_address},
-      {"RONDE_NETWORK_INTERFACE", request.network_interface},
-      {"RONDE_ENCRYPTION", request.encryption},
-      {"RONDE_MAX_CONNECTIONS", request.max_connections},
-      {"RONDE_TIMELINE", timeline}};
-  if (!request.backend.empty()) RONDE_RETURN_IF_ERROR(check_backend(request.backend));
-  RONDE_RETURN_IF_ERROR(check_algorithm(request.algorithm));
-  if (!request.compression.empty() && request.compression != "none") {
-    RONDE_RETURN_IF_ERROR(parse_compression(request.compression).status());
-  }
-  Config scratch;
-  EnvironmentList list;
-  for (const auto& [name, value] : given) {
-    if (value.empty()) continue;
-    RONDE_RETURN_IF_ERROR(set_setting(scratch, name, value));
-    list.push_back(fmt::format("{}={}", name, value));
-  }
+/// The variables that all ranks get.
+Result<EnvironmentList> ranks_environment(const RunRequest& request) {
+  RONDE_ASSIGN_OR_RETURN(EnvironmentList list, given_settings(request));
   if (request.start_timeout_seconds > 0) {
     list.push_back(fmt::format("RONDE_START_TIMEOUT_MS={}", start_timeout(request).count()));
   }
@@ -210,7 +186,7 @@ Result<LaunchOptions> launch_options(const RunRequest& request) {
     RONDE_ASSIGN_OR_RETURN(options.hosts, placed_hosts(request));
     options.size = options.hosts.back().first_rank + options.hosts.back().ranks;
   }
-  RONDE_ASSIGN_OR_RETURN(options.environment, settings_environment(request));
+  RONDE_ASSIGN_OR_RETURN(options.environment, ranks_environment(request));
   options.command = runnable(request.command);
   options.network_interface = request.network_interface;
   options.program = own_program();

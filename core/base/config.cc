@@ -74,7 +74,7 @@ std::vector<Setting> job_settings() {
 /// How data moves.
 std::vector<Setting> data_settings() {
   return {
-      text({"RONDE_BACKEND", "", "name", "data plane: auto, or one that `ronde doctor` lists"},
+      text({"RONDE_BACKEND", "", "name", "data plane: auto, or one that `ronde run --help` lists"},
            &Config::backend),
       text({"RONDE_ALGORITHM", "", "name",
             "algorithm of all collectives that have it; empty: by size"},

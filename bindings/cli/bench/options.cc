@@ -92,9 +92,6 @@ Status check(const Options& options) {
     return not_allowed("collective", to_string(options.kind),
                        "allreduce in modes many, replay and step, and with --compression");
   }
-  if (options.kind == Collective::kJoin) {
-    return not_allowed("collective", "join", "all others");
-  }
   if (options.mode == Mode::kCompression && options.dtype != DType::kFloat32) {
     return not_allowed("--dtype", to_string(options.dtype), "float32 with --compression");
   }
@@ -137,7 +134,7 @@ std::vector<std::string> split_list(std::string_view text) {
 }
 
 Result<Options> complete(Options options, const OptionTexts& texts) {
-  RONDE_ASSIGN_OR_RETURN(options.kind, parse_collective(texts.collective));
+  RONDE_ASSIGN_OR_RETURN(options.kind, parse_data_collective(texts.collective));
   RONDE_ASSIGN_OR_RETURN(options.dtype, parse_dtype(texts.dtype));
   RONDE_ASSIGN_OR_RETURN(options.op, parse_reduce_op(texts.op));
   RONDE_ASSIGN_OR_RETURN(options.bytes, parse_bytes(texts.bytes));

@@ -2,8 +2,10 @@
 #include "bindings/cli/doctor.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "core/base/config.h"
+#include "core/base/program_settings.h"
 #include "ops/compression/describe.h"
 #include "tests/bindings/cli/program.h"
 #include "tests/support/contains.h"
@@ -35,7 +37,9 @@ TEST_CASE("doctor: --choose names the algorithm and the communicators for one op
   CHECK(contains(run_ronde({"doctor", "--choose", "allreduce,16M"}).out, "transport: ring"));
   CHECK(contains(run_ronde({"doctor", "--choose", "alltoall,64K", "--ranks", "16"}).out,
                  "alltoall of 65536 bytes among 16 ranks over a transport: bruck"));
-  CHECK(contains(run_ronde({"doctor", "--choose", "allreduce,much"}).err, "size 'much'"));
+  const Finished refused = run_ronde({"doctor", "--choose", "allreduce,much"});
+  CHECK(contains(refused.err, "size 'much'"));
+  CHECK(contains(refused.err, "Run ronde doctor --help for what is allowed."));
 }
 
 TEST_CASE("doctor: it tells whether profilers are told by NVTX") {
@@ -79,6 +83,11 @@ TEST_CASE("doctor: --settings lists every setting with its meaning and value") {
     CHECK(contains(report.out, std::string(info.meaning)));
   }
   CHECK(contains(report.out, "default \"1024\", now \"77\""));
+  for (const ProgramSetting& setting : program_settings()) {
+    CAPTURE(setting.info.name);
+    CHECK(contains(report.out, fmt::format("{} ({})\n    {}\n", setting.info.name,
+                                           setting.info.unit, setting.info.meaning)));
+  }
 }
 
 TEST_CASE("doctor: --compression tells what codecs cost, what auto would choose, and why here") {

@@ -202,8 +202,8 @@ def test_a_port_that_is_taken_costs_a_warning_not_the_job(run_job):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--metrics-port", "70000"], "RONDE_METRICS_PORT"),
-        (["--metrics-port", "x"], "RONDE_METRICS_PORT"),
+        (["--metrics-port", "70000"], '--metrics-port "70000" is not valid'),
+        (["--metrics-port", "x"], '--metrics-port "x" is not valid'),
         (["--metrics-port", "2000", "--metrics-address", "here"], "RONDE_METRICS_ADDRESS"),
     ],
 )

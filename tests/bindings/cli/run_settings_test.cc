@@ -1,0 +1,52 @@
+#include "bindings/cli/run_settings.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace ronde {
+namespace {
+
+std::string refusal(const RunRequest& request) {
+  return given_settings(request).status().message();
+}
+
+}  // namespace
+
+TEST_CASE("run settings: the options that are given become variables") {
+  RunRequest request;
+  request.backend = "tcp";
+  request.max_connections = "7";
+  CHECK(given_settings(request).value() ==
+        EnvironmentList{"RONDE_BACKEND=tcp", "RONDE_MAX_CONNECTIONS=7"});
+  CHECK(given_settings(RunRequest()).value().empty());
+}
+
+TEST_CASE("run settings: an error names the option that the user typed, and no variable") {
+  RunRequest request;
+  request.backend = "tpc";
+  CHECK(refusal(request).starts_with("--backend \"tpc\" is not valid; allowed: auto, shm, tcp"));
+  request = {};
+  request.encryption = "maybe";
+  CHECK(refusal(request) == "--encryption \"maybe\" is not valid; allowed: off, on, required");
+  request = {};
+  request.metrics_port = "99999999";
+  CHECK(refusal(request) ==
+        "--metrics-port \"99999999\" is not valid; allowed: whole numbers from 0 to 65535");
+  request = {};
+  request.algorithm = "foo";
+  CHECK(refusal(request).starts_with("--algorithm \"foo\": algorithm 'foo' is not known"));
+  request = {};
+  request.compression = "int9";
+  CHECK(refusal(request).starts_with("--compression \"int9\": compression 'int9': not known"));
+}
+
+TEST_CASE("run settings: a variable that the launcher reads is refused before any rank starts") {
+  ::setenv("RONDE_TRACEBACKS", "fulll", 1);  // NOLINT(concurrency-mt-unsafe)
+  const std::string refused = refusal({});
+  ::unsetenv("RONDE_TRACEBACKS");  // NOLINT(concurrency-mt-unsafe)
+  CHECK(refused == "RONDE_TRACEBACKS=\"fulll\" is not valid; allowed: short, full");
+}
+
+}  // namespace ronde
