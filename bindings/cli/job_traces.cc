@@ -78,7 +78,8 @@ void merge_job_traces(const std::string& timeline, int ranks) {
     if (traces.size() == before) missing.push_back(rank);
   }
   if (!missing.empty()) {
-    fmt::print(stderr, "ronde run: no timeline of rank {} is on this host\n",
+    const bool one = missing.size() == 1;
+    fmt::print(stderr, "ronde run: {} {} left no timeline on this host\n", one ? "rank" : "ranks",
                fmt::join(missing, ", "));
   }
   merge_into(timeline, traces, fmt::format("{} ranks", ranks - static_cast<int>(missing.size())));

@@ -41,8 +41,15 @@ TEST_CASE("timeline: traces are merged after a failure too, and old ones are not
   const Finished job = run_ronde({"run", "-np", "2", "--timeline", path, "sh", "-c",
                                   std::string("[ $RANK = 1 ] && exit 5; ") + kWriteTrace});
   CHECK(job.status == 5);
-  CHECK(contains(job.err, "no timeline of rank 1 is on this host"));
+  CHECK(contains(job.err, "ronde run: rank 1 left no timeline on this host"));
   CHECK(json_of(path).size() == 2);
+}
+
+TEST_CASE("timeline: several ranks without a trace are named in one sentence") {
+  const ScratchFolder scratch;
+  const Finished job =
+      run_ronde({"run", "-np", "2", "--timeline", scratch.file("t.json"), "sh", "-c", "exit 5"});
+  CHECK(contains(job.err, "ronde run: ranks 0, 1 left no timeline on this host"));
 }
 
 TEST_CASE("timeline: merge says what it did, and names what it cannot read") {
