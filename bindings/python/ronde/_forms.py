@@ -37,6 +37,7 @@ def blocking(start: Callable[Concatenate[bool, P], Handle[R]]) -> Callable[P, R]
     handle = start.__annotations__["return"]  # "Handle[Tensor]"
     result = handle[len("Handle[") : -1]
     describe(waiting, start, _name(start), start.__doc__ or "", skip=1, returned=result)
+    start.__qualname__ = _name(start)  # the name that Python's TypeErrors show
     return waiting
 
 

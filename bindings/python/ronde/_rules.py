@@ -87,6 +87,9 @@ def make_rule(
     return Rule(name, min_elements, max_elements, _dtypes(dtype), _dims(dims), checked_one(use))
 
 
+make_rule.__qualname__ = "Compression.rule"  # the name that Python's TypeErrors show
+
+
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 

@@ -26,6 +26,13 @@ def case_mismatched_types_and_operations_are_errors():
         ronde.broadcast(np.ones(2), min(ronde.rank(), 1), "roots")
 
 
+def case_an_unexpected_argument_is_refused_by_the_public_name():
+    with pytest.raises(TypeError, match=r"^allreduce\(\) got an unexpected .*'nme'"):
+        ronde.allreduce(np.ones(2), nme="x")
+    with pytest.raises(TypeError, match=r"^grouped_allreduce\(\) got an unexpected .*'nme'"):
+        ronde.grouped_allreduce([np.ones(2)], nme="x")
+
+
 def case_a_name_in_flight_cannot_be_used_again():
     if ronde.rank() == 0:
         first = ronde.allreduce_async(np.ones(2), "twice", ronde.Sum)

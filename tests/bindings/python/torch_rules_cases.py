@@ -124,8 +124,10 @@ def case_bad_rules_are_errors_when_given():
         C.rule(use="int9")
     with pytest.raises(InvalidArgumentError, match=r"block=100"):
         C.rule(use=C.int8(block=100))
-    with pytest.raises(TypeError, match="use"):
+    with pytest.raises(TypeError, match=r"^Compression\.rule\(\) missing .*'use'"):
         C.rule("*.weight")
+    with pytest.raises(TypeError, match=r"^Compression\.rule\(\) got an unexpected .*'min_size'"):
+        C.rule(use=C.int8, min_size=3)
 
 
 def case_what_is_no_rule_is_an_error_of_the_optimizer():
