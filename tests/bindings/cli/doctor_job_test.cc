@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <thread>
 
 #include "bindings/cli/doctor.h"
@@ -12,6 +13,7 @@
 #include "tests/bindings/cli/program.h"
 #include "tests/bindings/runtime/sums.h"
 #include "tests/support/contains.h"
+#include "tests/timeline/scratch.h"
 
 namespace ronde {
 namespace {
@@ -71,6 +73,20 @@ TEST_CASE("doctor --job: it says what each rank waits for, who is missing and wh
   CHECK_FALSE(contains(told.out, "std::thread"));
   CHECK(contains(told.out, "Engine::wait"));
   CHECK_FALSE(contains(told.out, "Python"));
+}
+
+TEST_CASE("doctor --job: the folder of --output is made; one that cannot be made is named") {
+  const StuckJob job;
+  REQUIRE(job.wait() == "");
+  const ScratchFolder scratch;
+  const std::string folder = scratch.file("not/yet");
+  const Finished told = run_ronde({"doctor", "--job", job.id(), "--output", folder});
+  CHECK(told.status == 0);
+  CHECK(contains(told.out, "wrote " + folder));
+  CHECK_FALSE(std::filesystem::is_empty(folder));
+  const Finished refused = run_ronde({"doctor", "--job", job.id(), "--output", "/proc/no"});
+  CHECK(refused.status == 2);
+  CHECK(contains(refused.err, "--output /proc/no: cannot make the folder: "));
 }
 
 TEST_CASE("doctor --job: the line of each rank's script comes first, then all its frames") {
