@@ -25,7 +25,7 @@ def gloo_built(verbose: bool = False) -> bool:
 
 
 def nccl_built(verbose: bool = False) -> int:
-    """0: this build has no NCCL backend."""
+    """1 if the NCCL backend was built, else 0. `ronde doctor` tells if NCCL itself is installed."""
     return int(_has_module("nccl"))
 
 
