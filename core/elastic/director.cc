@@ -58,8 +58,7 @@ void Director::on_ended(WorkerId id, const WorkerEnd& end, TimePoint time) {
   if (!gone) return;
   if (end.exit_status == 0) {
     if (gone->stays() && gone->state == State::kMember && !ending()) {
-      commands_.report(fmt::format("worker {} {} before it left the job, which counts as finished",
-                                   id, end.text));
+      commands_.report(fmt::format("worker {} {}, which counts as finished", id, end.text));
     }
     if (gone->stays()) finished_ = true;
   } else if (!gone->stopped) {
@@ -72,7 +71,7 @@ void Director::on_ended(WorkerId id, const WorkerEnd& end, TimePoint time) {
 void Director::take_failure(WorkerId id, const RosterWorker& gone, const WorkerEnd& end,
                             TimePoint time) {
   const std::string text = fmt::format("worker {} {}", id, end.text);
-  hosts_.on_failure(gone.host, time);
+  count_failure(gone.host, time);
   if (failed_) return;
   if (gone.state == State::kMember || gone.state == State::kReady) cause_ = text;
   closing_ |= gone.state == State::kMember;
@@ -82,6 +81,21 @@ void Director::take_failure(WorkerId id, const RosterWorker& gone, const WorkerE
   const bool by_itself = end.exit_status < 128;
   const bool alone = workers_.count(State::kMember) + workers_.count(State::kReady) == 0;
   if (by_itself && !finished_ && (epoch_ == 0 || alone)) fail(end.exit_status, text);
+}
+
+/// Reports a host that gets no workers from now on.
+void Director::count_failure(const std::string& host, TimePoint time) {
+  const bool before = hosts_.blacklisted(host, time);
+  hosts_.on_failure(host, time);
+  if (before || ending() || !hosts_.blacklisted(host, time)) return;
+  const bool left = std::ranges::any_of(
+      hosts_.names(), [&](const std::string& name) { return !hosts_.blacklisted(name, time); });
+  const TimePoint until = hosts_.paused_until(host);
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(until - time).count();
+  commands_.report(fmt::format(
+      "host {} is blacklisted{} (--on-failure blacklist): its workers end{}", host,
+      until == kForever ? "" : fmt::format(" for {} s", seconds),
+      left ? "" : "; no host is left. --on-failure respawn replaces a failed worker instead"));
 }
 
 void Director::on_frozen(WorkerId id, std::chrono::seconds stopped_for, TimePoint time) {
@@ -95,7 +109,7 @@ void Director::on_frozen(WorkerId id, std::chrono::seconds stopped_for, TimePoin
     commands_.add(StopWorker{id});
     return;
   }
-  hosts_.on_failure(worker->host, time);
+  count_failure(worker->host, time);
   cause_ = text;
   if (worker->state == State::kMember) {  // until its process has ended
     worker->stopped = closing_ = true;
@@ -166,7 +180,7 @@ void Director::stop_suspects(TimePoint time) {
   for (Entry& entry : workers_) {
     if (entry.second.state != State::kMember || entry.second.stopped) continue;
     commands_.report(fmt::format("worker {} is stopped: the others have lost it", entry.first));
-    hosts_.on_failure(entry.second.host, time);
+    count_failure(entry.second.host, time);
     stop(entry.first, entry.second);
   }
   workers_.mark_surplus(hosts_.slots_at(time));  // their hosts may be blacklisted now

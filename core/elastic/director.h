@@ -77,6 +77,7 @@ class Director {
   void send_void(const std::string& why);
   void end_leftovers();
   void stop(WorkerId id, RosterWorker& worker);
+  void count_failure(const std::string& host, TimePoint time);
   void fail(int exit_status, const std::string& text);
   void take_failure(WorkerId worker, const RosterWorker& gone, const WorkerEnd& end,
                     TimePoint time);

@@ -107,6 +107,36 @@ TEST_CASE("director: a blacklisted host loses all its workers") {
   CHECK(job.started().size() == 2);
 }
 
+TEST_CASE("director: a blacklisted host is reported, and that none is left") {
+  DirectorOptions options;
+  options.pauses.policy = FailurePolicy::kBlacklist;
+  DirectorJob job(options, {{"a", 2}, {"b", 2}});
+  job.run_four();
+  (void)job.take<Report>();
+  job.end(3, kKilled);
+  const auto first = job.take<Report>();
+  REQUIRE(first.size() == 1);
+  CHECK(first[0].text == "host b is blacklisted (--on-failure blacklist): its workers end");
+  job.end(1, kKilled);
+  const auto last = job.take<Report>();
+  REQUIRE_FALSE(last.empty());
+  CHECK(last[0].text ==
+        "host a is blacklisted (--on-failure blacklist): its workers end; no host is "
+        "left. --on-failure respawn replaces a failed worker instead");
+}
+
+TEST_CASE("director: the report of a blacklisted host has its cool-down") {
+  DirectorOptions options;
+  options.pauses = {FailurePolicy::kBlacklist, seconds(10), seconds(20)};
+  DirectorJob job(options, {{"a", 2}, {"b", 2}});
+  job.run_four();
+  (void)job.take<Report>();
+  job.end(3, kKilled);
+  const auto reports = job.take<Report>();
+  REQUIRE(reports.size() == 1);
+  CHECK(reports[0].text.starts_with("host b is blacklisted for 10 s (--on-failure blacklist)"));
+}
+
 TEST_CASE("director: a blacklisted host's other workers leave with a suspect that was stopped") {
   DirectorOptions options;
   options.pauses.policy = FailurePolicy::kBlacklist;
