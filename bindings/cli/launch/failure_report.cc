@@ -75,7 +75,7 @@ std::string report_sentence(const RankEnd& reporter, const RankEnd* culprit) {
 std::string_view advice_for(const RankEnd& end) {
   if (!end.error) return {};
   const std::string& text = end.error->error.text;
-  if (text.starts_with("ModuleNotFoundError: No module named 'horovod")) {
+  if (text == "ModuleNotFoundError: No module named 'horovod'") {
     return "start the script by horovodrun, or by ronde run --horovod: `import horovod` is Ronde "
            "then";
   }

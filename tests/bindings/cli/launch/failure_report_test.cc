@@ -55,7 +55,7 @@ TEST_CASE("failure report: a module that newcomers miss is followed by the remed
     return report.summary().size() == 3 ? report.summary()[2] : "";
   };
   CHECK(contains(advice("horovod"), "ronde run --horovod"));
-  CHECK(contains(advice("horovod.torch"), "horovodrun"));
+  CHECK(advice("horovod.keras.foo") == "");  // horovod itself was found
   CHECK(contains(advice("ronde"), "`ronde run -np 2 script.py`"));
   CHECK(advice("numpy") == "");
 }
