@@ -17,14 +17,18 @@ _LIBRARIES = tuple(
     sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
 _message = ""
+_recording = False
 
 
 def record_uncaught() -> None:
     """From now on keeps the text of an exception that nothing catches, before it is printed.
 
     Its traceback is printed without frames of this package, unless RONDE_TRACEBACKS is "full".
-    Raises InvalidArgumentError for other values than "short" and "full".
+    Raises InvalidArgumentError for other values than "short" and "full". Again: a no-op.
     """
+    global _recording
+    if _recording:
+        return
     earlier = sys.excepthook
     choice = os.environ.get("RONDE_TRACEBACKS", "short")
     if choice not in _CHOICES:
@@ -39,6 +43,7 @@ def record_uncaught() -> None:
         earlier(kind, error, trace)
 
     sys.excepthook = hook
+    _recording = True
 
 
 def exit_message() -> str:

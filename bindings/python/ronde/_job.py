@@ -120,6 +120,7 @@ def init(
     """
     if job.runtime is not None:
         return
+    _exit_message.record_uncaught()
     if job.forked:
         runtime()
     _refuse_unguarded_script()
@@ -168,7 +169,6 @@ def _join(settings: dict[str, str]) -> None:
     if not job.hooks_set:
         job.hooks_set = True
         atexit.register(shutdown)
-        _exit_message.record_uncaught()
         os.register_at_fork(after_in_child=_forget_after_fork)
     global_process_set.ranks = list(range(size()))
 

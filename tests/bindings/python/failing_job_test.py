@@ -207,6 +207,21 @@ def test_python_hides_frames_of_ronde_under_any_launcher(tmp_path, choice, hidde
     assert ("site-packages/ronde" not in done.stderr) == hidden, done.stderr
 
 
+def test_python_hides_frames_of_ronde_where_init_fails(tmp_path):
+    script = tmp_path / "alone.py"
+    script.write_text("import ronde\nronde.init()\n")
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={"PATH": "", "RONDE_SIZE": "many"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "InvalidArgumentError" in done.stderr, done.stderr
+    assert "alone.py" in done.stderr
+    assert "_job.py" not in done.stderr, done.stderr
+
+
 def test_a_missing_guard_of_the_main_script_is_named(tmp_path):
     script = tmp_path / "unguarded.py"
     script.write_text(
