@@ -126,7 +126,7 @@ std::vector<std::string> FailureReport::add(RankEnd end) {
                      added.failed_at < added.earlier_error;
   if (added.wait_status == 0) return added.error->full;
   left_out_ = left_out_ || !cause || added.error->left_out > 0;
-  if (!cause) return {one_line(*added.error)};
+  if (!cause || is_shown(added)) return {one_line(*added.error)};
   added.printed = true;
   return added.error->shorter;
 }
@@ -135,6 +135,14 @@ const RankEnd* FailureReport::culprit(const RankEnd& reporter) const {
   const auto found = ends_.find(reporter.error->error.of_rank);
   const bool known = found != ends_.end() && !is_consequence(found->second);
   return known ? &found->second : nullptr;
+}
+
+bool FailureReport::is_shown(const RankEnd& end) const {
+  return std::ranges::any_of(ends_, [&](const auto& entry) {
+    const RankEnd& other = entry.second;
+    return other.printed && other.error &&
+           other.error->error.sentence() == end.error->error.sentence();
+  });
 }
 
 const RankEnd* FailureReport::first() const {
@@ -148,6 +156,7 @@ const RankEnd* FailureReport::first() const {
 std::vector<std::string> FailureReport::missing_traceback() {
   const RankEnd* const cause = first();
   if (cause == nullptr || !cause->error || cause->asked || is_consequence(*cause)) return {};
+  if (is_shown(*cause)) return {};
   RankEnd& end = ends_.at(cause->rank);
   return std::exchange(end.printed, true) ? std::vector<std::string>() : end.error->shorter;
 }

@@ -44,6 +44,8 @@ class FailureReport {
 
  private:
   [[nodiscard]] std::string others(const RankEnd* cause) const;
+  /// True if a traceback with this rank's error is on the terminal.
+  [[nodiscard]] bool is_shown(const RankEnd& end) const;
   /// The rank of which that one's error tells; null if its end is unknown, or tells of another.
   [[nodiscard]] const RankEnd* culprit(const RankEnd& reporter) const;
 

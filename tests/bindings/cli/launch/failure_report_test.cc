@@ -123,6 +123,14 @@ TEST_CASE("failure report: the same error on all ranks is told once") {
   CHECK(contains(report.summary()[1], "ranks 1-3 failed alike"));
 }
 
+TEST_CASE("failure report: the same error is shown once, though its first rank ends later") {
+  FailureReport report;
+  CHECK(report.add(end_of(0, kStatus1, 5, "KeyError: 'x'")).size() == 4);
+  CHECK(report.add(end_of(1, kStatus1, 1, "KeyError: 'x'")) == Lines{"KeyError: 'x' (train.py:5)"});
+  CHECK(report.first()->rank == 1);
+  CHECK(report.missing_traceback().empty());
+}
+
 TEST_CASE("failure report: an exit status above 1 counts more than an exception") {
   FailureReport report;
   (void)report.add(end_of(0, kStatus1, 1, "RuntimeError: Connection closed by peer"));
