@@ -1,7 +1,10 @@
-// A time in which the connection with a rank of another host did not work.
+// Times in which the connection with a rank of another host did not work.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/status.h"
@@ -13,6 +16,26 @@ struct LinkOutage {
   TimePoint began;
   TimePoint ended;
   std::string reason;  ///< Completes "its connection ...".
+};
+
+/// The outages of one connection, one after another. Threads: one at a time.
+class OutageLog {
+ public:
+  void begin(TimePoint since, std::string reason) { lasting_ = LinkOutage{since, {}, std::move(reason)}; }
+  /// Ends the outage that lasts, if one does.
+  void end(TimePoint time) {
+    if (!lasting_) return;
+    lasting_->ended = time;
+    ended_.push_back(*std::exchange(lasting_, std::nullopt));
+  }
+  [[nodiscard]] const std::optional<LinkOutage>& lasting() const noexcept { return lasting_; }
+  [[nodiscard]] bool has_ended() const noexcept { return !ended_.empty(); }
+  /// Those that have ended, once.
+  std::vector<LinkOutage> take_ended() { return std::exchange(ended_, {}); }
+
+ private:
+  std::optional<LinkOutage> lasting_;
+  std::vector<LinkOutage> ended_;
 };
 
 /// True for the error of a connection that another one may replace.

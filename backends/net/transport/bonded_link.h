@@ -10,61 +10,36 @@
 
 #include <poll.h>
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "backends/net/link/connection_manager.h"
 #include "backends/net/link/outage.h"
-#include "backends/net/link/silence_clock.h"
-#include "backends/net/transport/chunk_stream.h"
+#include "backends/net/transport/chunk_exchange.h"
 #include "backends/net/transport/greetings.h"
-#include "backends/net/transport/receive_window.h"
-#include "backends/net/transport/rest_agreement.h"
-#include "backends/net/transport/send_window.h"
+#include "backends/net/transport/peer_windows.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
 
 namespace ronde::net {
 
-/// The chunks of one peer, which all connections with it share.
-struct PeerWindows {
-  PeerWindows(std::size_t bytes, std::size_t chunk_bytes) noexcept
-      : capacity(bytes), sends(bytes, chunk_bytes), receives(bytes) {}
-
-  [[nodiscard]] bool has_posted() const noexcept {
-    return sends.has_posted() || receives.has_posted();
-  }
-
-  const std::size_t capacity;
-  SendWindow sends;
-  ReceiveWindow receives;
-};
-
-/// The parts of a BondedLink.
-struct BondedLinkArgs {
-  bool dials = false;    ///< This rank makes the connections.
-  std::size_t card = 0;  ///< Tells the connections apart that share the windows.
-  bool shares = false;   ///< There are others: they carry what this one does not.
-  PeerWindows& windows;  ///< Outlive it.
-};
-
 /// One connection with a peer. No call blocks. Threads: one at a time.
 class BondedLink {
  public:
-  explicit BondedLink(const BondedLinkArgs& args) noexcept;
+  explicit BondedLink(const Lane& lane) noexcept : lane_(lane), greetings_(lane.dials) {}
 
   /// Closes all connections.
   void close() noexcept;
   /// True where it has nothing to send now.
-  [[nodiscard]] bool is_quiet() const noexcept { return !works() || !has_output(); }
+  [[nodiscard]] bool is_quiet() const noexcept {
+    return !works() || !exchange_->has_output(may_take());
+  }
   /// True while a connection is in use, as far as it is known.
-  [[nodiscard]] bool works() const noexcept { return chunks_ && !silent_ && !asked_; }
+  [[nodiscard]] bool works() const noexcept {
+    return exchange_ && !exchange_->is_silent() && !asked_;
+  }
 
   /// A new connection, dialed here or accepted.
   void attach(Link link);
@@ -87,7 +62,7 @@ class BondedLink {
 
   /// Reads a chunk no longer into its receive where another connection has brought it.
   void drop_known_chunk() {
-    if (shares_ && chunks_ && receives_.has(chunks_->incoming().sequence)) chunks_->drop_place();
+    if (exchange_) exchange_->drop_known_chunk();
   }
 
   /// Finds connections that are silent.
@@ -95,73 +70,52 @@ class BondedLink {
   /// True while looks are needed.
   [[nodiscard]] bool needs_looks() const noexcept;
   /// True where the connection carries nothing and may rest.
-  [[nodiscard]] bool may_rest() const noexcept;
+  [[nodiscard]] bool may_rest() const noexcept {
+    return works() && exchange_->may_rest() && !greetings_.under_way();
+  }
   /// Asks the peer for that.
-  void rest() noexcept { rest_.ask(); }
+  void rest() noexcept { exchange_->ask_to_rest(); }
   /// When the connection was last used.
   [[nodiscard]] TimePoint last_progress() const noexcept { return last_progress_; }
 
   /// The outage that lasts. It begins with the last progress.
-  [[nodiscard]] const std::optional<LinkOutage>& outage() const noexcept { return outage_; }
+  [[nodiscard]] const std::optional<LinkOutage>& outage() const noexcept {
+    return outages_.lasting();
+  }
   /// The outages that have ended, once.
-  std::vector<LinkOutage> take_ended_outages() { return std::exchange(ended_, {}); }
+  std::vector<LinkOutage> take_ended_outages() { return outages_.take_ended(); }
 
   /// Calls `add(fd, events)` for each descriptor whose events move something on.
   template <typename Add>
   void for_each_wait(Add add) const {
     greetings_.for_each_wait(add);
-    if (chunks_) add(chunks_->fd(), has_output() ? POLLIN | POLLOUT : POLLIN);
+    if (!exchange_) return;
+    add(exchange_->fd(), exchange_->has_output(may_take()) ? POLLIN | POLLOUT : POLLIN);
   }
   /// True where a sleep in poll() would miss bytes that have arrived.
-  [[nodiscard]] bool has_unread() const noexcept;
+  [[nodiscard]] bool has_unread() const noexcept {
+    return (exchange_ && exchange_->has_unread()) || greetings_.has_unread();
+  }
 
  private:
-  [[nodiscard]] bool has_output() const noexcept;
   /// False where others carry the share of this connection, which may be dead.
-  [[nodiscard]] bool may_take() const noexcept { return !shares_ || works(); }
-  [[nodiscard]] bool acknowledges() const noexcept;
-  [[nodiscard]] bool has_control() const noexcept;
-  [[nodiscard]] bool needed() const noexcept {
-    return windows_.has_posted() || sends_.has_unconfirmed() || asked_;
-  }
-  [[nodiscard]] ChunkHeader stamped(ChunkHeader header) const noexcept;
+  [[nodiscard]] bool may_take() const noexcept { return !lane_.shares || works(); }
+  [[nodiscard]] bool needed() const noexcept { return !lane_.windows.is_idle() || asked_; }
 
   Status greet(bool& moved);
   Status use(GreetedConnection connection);
-  [[nodiscard]] bool is_idle() const noexcept {
-    return !windows_.has_posted() && !sends_.has_unconfirmed();
-  }
   void drop_connection() noexcept;
-  Status send_chunks(bool& moved);
-  bool begin_next();
-  Status receive_chunks(bool& moved);
-  Status on_header();
-  Status on_chunk();
+  Status receive(bool& moved);
   Status judge(const Status& error);
-  void lose(const std::string& reason);
   void begin_outage(TimePoint since, std::string reason);
-  void end_outage();
 
-  const bool dials_;
-  const std::size_t card_;
-  const bool shares_;
-  const std::size_t acknowledge_cost_;
-  PeerWindows& windows_;
-  SendWindow& sends_;
-  ReceiveWindow& receives_;
-  std::optional<ChunkStream> chunks_;  // the connection in use
-  RestAgreement rest_;                 // about it
-  SilenceClock silence_;
-  bool silent_ = false;
-  bool wrote_ = false;  // since the last look
+  const Lane lane_;
+  std::optional<ChunkExchange> exchange_;  // over the connection in use
   Greetings greetings_;
-  bool asked_ = false;               // by the peer, for another connection
-  std::uint64_t attempt_ = 0;        // of the connection in use
-  std::uint64_t reported_cost_ = 0;  // of what the peer knows to be delivered
-  bool acknowledge_now_ = false;
+  bool asked_ = false;         // by the peer, for another connection
+  std::uint64_t attempt_ = 0;  // of the connection in use
   TimePoint last_progress_;
-  std::optional<LinkOutage> outage_;
-  std::vector<LinkOutage> ended_;
+  OutageLog outages_;
 };
 
 }  // namespace ronde::net

@@ -1,6 +1,5 @@
 #include "backends/net/transport/greetings.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>

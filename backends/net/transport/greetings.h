@@ -2,6 +2,8 @@
 // and the one by which the lower rank asks for another.
 #pragma once
 
+#include <poll.h>
+
 #include <cstddef>
 #include <list>
 #include <optional>

@@ -14,7 +14,7 @@ StripedLink::StripedLink(bool dials, std::size_t window_bytes, std::size_t cards
     : dials_(dials), windows_(window_bytes, cards > 1 ? kSharedChunkBytes : kMaxChunkBytes) {
   for (std::size_t card = 0; card < cards; ++card) {
     lanes_.push_back(std::make_unique<BondedLink>(
-        BondedLinkArgs{.dials = dials, .card = card, .shares = cards > 1, .windows = windows_}));
+        Lane{.dials = dials, .card = card, .shares = cards > 1, .windows = windows_}));
   }
 }
 
