@@ -1,12 +1,10 @@
 #include "backends/net/transport/tcp_transport.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
-#include <thread>
+#include <utility>
 
 #include "backends/net/transport/abort_wait.h"
 #include "backends/net/transport/transfer_id.h"
@@ -27,9 +25,7 @@ Result<std::unique_ptr<TcpTransport>> TcpTransport::create(TcpTransportArgs args
 }
 
 TcpTransport::TcpTransport(TcpTransportArgs args, FileDescriptor wake)
-    : args_(std::move(args)),
-      mailbox_(std::move(wake)),
-      peers_(static_cast<std::size_t>(args_.members.size())) {
+    : args_(std::move(args)), mailbox_(std::move(wake)) {
   const MutexLock lock(state_);  // no call of the manager comes before its number is known
   service_ = args_.manager->add({.party = args_.party,
                                  .on_link =
@@ -54,20 +50,15 @@ TcpTransport::~TcpTransport() {
 
 /// A forked child says no goodbye on its parent's connections.
 void TcpTransport::forget() {
-  for (auto& peer : peers_) (void)peer.release();
+  peers_.forget();
   mailbox_.forget();
 }
 
 /// A peer may ask to end a connection just before this side closes it. Its word would reset the
 /// connection, and what has not been delivered would be lost. The manager knows this no more.
 void TcpTransport::deliver_rest() {
-  if (!args_.manager->limited()) return;
-  const TimePoint limit = now() + kLongestRoundTrip;
-  for (Peer* peer : used_) {
-    while (broken_.ok() && now() < limit && peer->link.undelivered()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
+  if (!args_.manager->limited() || !broken_.ok()) return;
+  peers_.wait_until_delivered(now() + kLongestRoundTrip);
 }
 
 /// True with `state_` locked. The caller's thread may hold it for long: then a later call counts.
@@ -81,138 +72,51 @@ void TcpTransport::tend() {
   if (!try_state()) return;
   // A wait takes its mail itself: it must see the wake-up.
   if (broken_.ok() && !waits_) broken_ = take_mail();
-  if (broken_.ok()) {
-    for (Peer* peer : used_) tend(*peer);
-  }
+  if (broken_.ok()) peers_.tend();
   state_.unlock();
-}
-
-void TcpTransport::tend(Peer& peer) {
-  if (peer.link.busy()) return;
-  peer.link.tend();
-  peer.link.for_each_idle([&](int fd) { args_.manager->watch(service_, fd); });
-}
-
-/// Null where none is idle.
-TcpTransport::Peer* TcpTransport::least_recently_used() const {
-  Peer* least = nullptr;
-  if (!broken_.ok()) return least;
-  for (Peer* peer : used_) {
-    if (!peer->link.idle()) continue;
-    if (least == nullptr || peer->last_use < least->last_use) least = peer;
-  }
-  return least;
 }
 
 TimePoint TcpTransport::least_recent_use() {
   if (!try_state()) return kForever;
-  const Peer* least = least_recently_used();
-  const TimePoint use = least == nullptr ? kForever : least->last_use;
+  const TimePoint use = broken_.ok() ? peers_.least_recent_use() : kForever;
   state_.unlock();
   return use;
 }
 
 void TcpTransport::end_least_recent() {
   if (!try_state()) return;
-  if (Peer* least = least_recently_used()) {
-    tend(*least);  // it may have received something
-    if (least->link.idle()) least->link.ask_to_end();
-    tend(*least);
-  }
+  if (broken_.ok()) peers_.end_least_recent();
   state_.unlock();
 }
 
 /// Comes before a look at the abort token, whose wake-up it may clear.
 Status TcpTransport::take_mail() {
   Mailbox::Mail mail = mailbox_.take();
-  for (auto& arrival : mail.links) take_link(std::move(arrival.link));
+  for (auto& arrival : mail.links) peers_.take_link(std::move(arrival.link));
   for (const auto& failure : mail.failures) {
-    RONDE_RETURN_IF_ERROR(take_failure(failure.rank, failure.why));
+    RONDE_RETURN_IF_ERROR(peers_.take_failure(failure.rank, failure.why));
   }
   return {};
-}
-
-void TcpTransport::take_link(Link link) {
-  const int rank = args_.members.position(link.rank);
-  if (!args_.members.is_peer(rank)) return;
-  Peer& from = peer(rank);
-  if (link.dialed) from.dialing = false;
-  from.link.attach(std::move(link));
-}
-
-Status TcpTransport::take_failure(int job_rank, const Status& why) {
-  const int rank = args_.members.position(job_rank);
-  Peer& with = peer(rank);
-  with.dialing = false;
-  if (!with.link.dials() && !with.link.awaits_peer()) return {};
-  return args_.members.not_connected(rank, why);
 }
 
 Status TcpTransport::check_peer(int rank) const {
   return told_.ok() ? args_.members.check_peer(rank) : told_;
 }
 
-TcpTransport::Peer& TcpTransport::peer(int rank) {
-  auto& slot = peers_[static_cast<std::size_t>(rank)];
-  if (slot == nullptr) {
-    slot = std::make_unique<Peer>(rank, /*dials=*/rank < args_.members.rank());
-    used_.push_back(slot.get());
-  }
-  return *slot;
-}
-
-Status TcpTransport::dial(Peer& peer) {
-  if (std::exchange(peer.dialing, true)) return {};
-  const FailedRank& who = args_.members.who(peer.rank);
-  RONDE_ASSIGN_OR_RETURN(const Endpoint address, args_.address(who));
-  args_.manager->dial(service_, who.rank, address, now() + args_.timeout);
-  return {};
-}
-
-/// Dials where that is this rank's part; otherwise the peer will.
-Status TcpTransport::connect(Peer& peer) {
-  return peer.link.connected() || !peer.link.dials() ? Status() : dial(peer);
-}
-
-/// Connects with peers that are late to dial, to learn when they leave.
-Status TcpTransport::watch_late_peers() {
-  for (Peer* peer : used_) {
-    if (!peer->link.awaits_peer() || peer->link.watches()) continue;
-    if (now() > peer->busy_since + args_.late_after) RONDE_RETURN_IF_ERROR(dial(*peer));
-  }
-  return {};
-}
-
-TcpTransport::Peer& TcpTransport::use(int rank) {
-  Peer& used = peer(rank);
-  used.last_use = now();
-  if (!used.link.busy()) used.busy_since = used.last_use;
-  return used;
-}
-
 Result<TransferId> TcpTransport::send(int to, std::span<const std::byte> data) {
   RONDE_RETURN_IF_ERROR(check_peer(to));
   const MutexLock lock(state_);
-  Peer& with = use(to);
-  const TransferId id = make_transfer_id(false, to, with.link.post_send(data));
-  if (broken_.ok()) broken_ = connect(with);
-  bool more = false;
-  if (broken_.ok()) broken_ = args_.members.judge(to, with.link.progress_sends(more));
+  const TransferId id = make_transfer_id(false, to, peers_.use(to).post_send(data));
+  if (broken_.ok()) broken_ = peers_.send(to);
   return id;
 }
 
 Result<TransferId> TcpTransport::recv(int from, std::span<std::byte> data) {
   RONDE_RETURN_IF_ERROR(check_peer(from));
   const MutexLock lock(state_);
-  Peer& with = use(from);
-  const TransferId id = make_transfer_id(true, from, with.link.post_receive(data));
-  if (broken_.ok()) broken_ = connect(with);
+  const TransferId id = make_transfer_id(true, from, peers_.use(from).post_receive(data));
+  if (broken_.ok()) broken_ = peers_.connect(from);
   return id;
-}
-
-bool TcpTransport::done(TransferId id) const noexcept {
-  const PeerLink& link = peers_[static_cast<std::size_t>(peer_of(id))]->link;
-  return is_incoming(id) ? link.received(number_of(id)) : link.sent(number_of(id));
 }
 
 Status TcpTransport::wait(TransferId id, const AbortToken& abort) {
@@ -223,7 +127,7 @@ Status TcpTransport::wait(TransferId id, const AbortToken& abort) {
   args_.manager->settle();
   const bool ended_well = [&] {
     const MutexLock lock(state_);
-    return done(id);
+    return peers_.done(id);
   }();
   if (ended_well) return {};
   if (told_.ok()) told_ = verdict(abort);
@@ -234,8 +138,8 @@ Status TcpTransport::wait(TransferId id, const AbortToken& abort) {
 bool TcpTransport::drive(TransferId id, const AbortToken& abort, std::vector<pollfd>& sleep_on) {
   const MutexLock lock(state_);
   sleep_on.clear();
-  if (broken_.ok() && !done(id)) broken_ = step(id, abort, sleep_on);
-  waits_ = broken_.ok() && !done(id);
+  if (broken_.ok() && !peers_.done(id)) broken_ = step(id, abort, sleep_on);
+  waits_ = broken_.ok() && !peers_.done(id);
   return !waits_;
 }
 
@@ -243,9 +147,9 @@ Status TcpTransport::step(TransferId id, const AbortToken& abort, std::vector<po
   RONDE_RETURN_IF_ERROR(take_mail());
   if (abort.poll()) return abort.status();
   bool more = false;
-  RONDE_RETURN_IF_ERROR(progress(more));
-  if (more || done(id)) return {};
-  RONDE_RETURN_IF_ERROR(watch_late_peers());
+  RONDE_RETURN_IF_ERROR(peers_.progress(more));
+  if (more || peers_.done(id)) return {};
+  RONDE_RETURN_IF_ERROR(peers_.watch_late());
   list_waits(sleep_on);
   return {};
 }
@@ -258,33 +162,13 @@ Status TcpTransport::verdict(const AbortToken& abort) {
   return wait_for_verdict(broken, abort);
 }
 
-Status TcpTransport::progress(bool& more) {
-  for (Peer* peer : used_) {
-    PeerLink& link = peer->link;
-    if (link.busy()) {
-      RONDE_RETURN_IF_ERROR(args_.members.judge(peer->rank, link.progress_receives(more)));
-    }
-    if (link.busy()) {
-      RONDE_RETURN_IF_ERROR(args_.members.judge(peer->rank, link.progress_sends(more)));
-      RONDE_RETURN_IF_ERROR(connect(*peer));
-    } else if (link.has_posted()) {
-      link.tend();  // words alone: the peer may have left
-    }
-  }
-  return {};
-}
-
 /// Lists the descriptors of all that may move next; nothing where something may move now.
 void TcpTransport::list_waits(std::vector<pollfd>& sleep_on) const {
-  const bool unread =
-      std::ranges::any_of(used_, [](const Peer* peer) { return peer->link.has_unread(); });
-  if (unread) return;
+  if (peers_.has_unread()) return;
   sleep_on.push_back({mailbox_.wake(), POLLIN, 0});
-  for (const Peer* peer : used_) {
-    peer->link.for_each_wait([&](int fd, int events) {
-      sleep_on.push_back({fd, static_cast<short>(events), 0});
-    });
-  }
+  peers_.for_each_wait([&](int fd, int events) {
+    sleep_on.push_back({fd, static_cast<short>(events), 0});
+  });
 }
 
 void TcpTransport::sleep(std::vector<pollfd>& sleep_on, const AbortToken& abort) const {

@@ -10,35 +10,20 @@
 #include <unistd.h>
 
 #include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "backends/net/link/connection_manager.h"
 #include "backends/net/transport/mailbox.h"
-#include "backends/net/transport/members.h"
-#include "backends/net/transport/peer_link.h"
+#include "backends/net/transport/tcp_peers.h"
+#include "backends/net/transport/tcp_transport_args.h"
 #include "core/base/abort.h"
 #include "core/base/mutex.h"
 #include "core/base/status.h"
 #include "core/ports/transport.h"
 
 namespace ronde::net {
-
-/// The parts of a transport.
-struct TcpTransportArgs {
-  Members members;
-  Party party;  ///< Of this rank, for connections of this group alone.
-  std::shared_ptr<ConnectionManager> manager;
-  /// The address at which a rank accepts connections.
-  std::function<Result<Endpoint>(const FailedRank& who)> address;
-  Duration timeout{};  ///< For one connection.
-  /// A peer that has not dialed for so long may have left the group: see TcpBackendArgs.
-  Duration late_after{};
-};
 
 /// Threads: as Transport; the manager's thread tends idle connections.
 class TcpTransport final : public Transport, private IdleConnections {
@@ -54,43 +39,21 @@ class TcpTransport final : public Transport, private IdleConnections {
   Status wait(TransferId id, const AbortToken& abort) override;
 
  private:
-  struct Peer {
-    explicit Peer(int the_rank, bool dials) : rank(the_rank), link(dials) {}
-
-    int rank;  // in the group
-    PeerLink link;
-    bool dialing = false;
-    TimePoint busy_since;
-    TimePoint last_use;
-  };
-
   TcpTransport(TcpTransportArgs args, FileDescriptor wake);
 
   void tend() override RONDE_EXCLUDES(state_);
   TimePoint least_recent_use() override RONDE_EXCLUDES(state_);
   void end_least_recent() override RONDE_EXCLUDES(state_);
-  void tend(Peer& peer) RONDE_REQUIRES(state_);
-  [[nodiscard]] Peer* least_recently_used() const RONDE_REQUIRES(state_);
   bool try_state() RONDE_TRY_ACQUIRE(true, state_);
   void deliver_rest() RONDE_NO_THREAD_SAFETY_ANALYSIS;
   void forget() RONDE_NO_THREAD_SAFETY_ANALYSIS;
 
   Status take_mail() RONDE_REQUIRES(state_);
-  void take_link(Link link) RONDE_REQUIRES(state_);
-  Status take_failure(int job_rank, const Status& why) RONDE_REQUIRES(state_);
-
   [[nodiscard]] Status check_peer(int rank) const;
-  Peer& peer(int rank) RONDE_REQUIRES(state_);
-  Peer& use(int rank) RONDE_REQUIRES(state_);
-  [[nodiscard]] bool done(TransferId id) const noexcept RONDE_REQUIRES(state_);
-  Status dial(Peer& peer) RONDE_REQUIRES(state_);
-  Status connect(Peer& peer) RONDE_REQUIRES(state_);
-  Status watch_late_peers() RONDE_REQUIRES(state_);
   bool drive(TransferId id, const AbortToken& abort, std::vector<pollfd>& sleep_on)
       RONDE_EXCLUDES(state_);
   Status step(TransferId id, const AbortToken& abort, std::vector<pollfd>& sleep_on)
       RONDE_REQUIRES(state_);
-  Status progress(bool& more) RONDE_REQUIRES(state_);
   void list_waits(std::vector<pollfd>& sleep_on) const RONDE_REQUIRES(state_);
   void sleep(std::vector<pollfd>& sleep_on, const AbortToken& abort) const;
 
@@ -103,9 +66,7 @@ class TcpTransport final : public Transport, private IdleConnections {
   ConnectionManager::ServiceId service_ = 0;
   Status told_;  // what wait() has said of `broken_`; the caller's thread only
   mutable Mutex state_;
-  // By rank of the group; null: never used.
-  std::vector<std::unique_ptr<Peer>> peers_ RONDE_GUARDED_BY(state_);
-  std::vector<Peer*> used_ RONDE_GUARDED_BY(state_);
+  TcpPeers peers_ RONDE_GUARDED_BY(state_){args_, service_};
   // Nothing moves any more; what is posted meanwhile waits for the verdict.
   Status broken_ RONDE_GUARDED_BY(state_);
   bool waits_ RONDE_GUARDED_BY(state_) = false;  // the caller's thread is inside wait()
