@@ -13,11 +13,12 @@
 #include "core/base/status.h"
 #include "core/ports/payload_reducer.h"
 #include "core/protocol/batcher.h"
-#include "core/protocol/deadlock_detector.h"
 #include "core/protocol/inline_payload.h"
 #include "core/protocol/matching.h"
+#include "core/protocol/overdue_inquiry.h"
 #include "core/protocol/request.h"
 #include "core/protocol/stall_watch.h"
+#include "core/protocol/tree_frames.h"
 #include "core/protocol/wire.h"
 
 namespace ronde {
@@ -38,12 +39,6 @@ struct NegotiatorOptions {
   std::size_t payload_bytes = 0;
   /// Computes their results, at the root. Outlives the negotiator; null: none carries its data.
   const PayloadReducer* payloads = nullptr;
-};
-
-/// A frame for another rank.
-struct OutFrame {
-  int to = 0;
-  std::vector<std::byte> bytes;
 };
 
 /// Wires the parts that agree on the operations of one process set.
@@ -78,7 +73,9 @@ class Negotiator {
   /// as long as `blocked` is true. Call it only if that is certain. Operations of ranks that block
   /// each other fail with kMismatch on all of them.
   void declare_blocked(std::span<const std::uint64_t> tickets, const BlockedFlag& blocked,
-                       TimePoint now);
+                       TimePoint now) {
+    inquiry_.declare_blocked(tickets, blocked, now);
+  }
 
   /// Ends this rank's part in the set. Earlier agreements hold. Every other operation of the set,
   /// pending or submitted later on any rank, fails with kRankFailure "rank N has left the job" and
@@ -102,9 +99,9 @@ class Negotiator {
   Status on_frame(int from, std::span<const std::byte> frame, TimePoint now);
 
   /// Lets stall warnings and errors come due. Call at next_deadline() at the latest.
-  void on_time(TimePoint now);
+  void on_time(TimePoint now) { inquiry_.on_time(now); }
   /// When on_time has something to do; kForever where nothing is pending.
-  [[nodiscard]] TimePoint next_deadline() const;
+  [[nodiscard]] TimePoint next_deadline() const { return inquiry_.next_deadline(); }
 
   /// Appends frames to send to `out`, in order. Cheap when there are none. Submissions since the
   /// last call travel together.
@@ -112,7 +109,7 @@ class Negotiator {
   /// Appends batches agreed since the last call, in the agreed order.
   void take_batches(std::vector<Batch>& out);
   /// Appends warnings for people (stalled operations: name, missing ranks, seconds).
-  void take_warnings(std::vector<std::string>& out);
+  void take_warnings(std::vector<std::string>& out) { inquiry_.take(out); }
 
   /// Operations of this rank that are not agreed yet, a join included.
   [[nodiscard]] std::size_t pending() const;
@@ -126,19 +123,8 @@ class Negotiator {
   [[nodiscard]] Status check_tick(const TickFrame& tick, int source) const;
   void apply_tick(TickFrame& tick, int source, TimePoint now);
   Status from_parent(FrameKind kind, std::span<const std::byte> frame, TimePoint now);
-  void flush_tick();
-  template <typename Frame>
-  void send_down(const Frame& frame);
-  void forward(std::span<const std::byte> frame);
   void note_leaver(int rank, std::string_view why);
   [[nodiscard]] std::vector<std::byte> result_of(const Report& report) const;
-
-  // Events that the stall watch and the deadlock detector exchange.
-  void note_overdue(const Overdue& overdue, TimePoint now);
-  void start_query(TimePoint now);
-  void answer_query(const QueryFrame& query, TimePoint now);
-  void after_answer(TimePoint now);
-  void judge(std::vector<StallFact> facts, TimePoint now);
 
   const NegotiatorOptions options_;
   const TreePlace place_;
@@ -146,16 +132,13 @@ class Negotiator {
   NegotiationState state_;
   Matching matching_;
   StallWatch stalls_;
-  DeadlockDetector deadlocks_;
+  TreeFrames frames_;
   Batcher batcher_;
+  OverdueInquiry inquiry_;
   FrameReader reader_;
-  FrameWriter writer_;
-  std::uint64_t frames_sent_ = 0;
   // This rank's data since frames were taken last.
   std::size_t payload_bytes_ = 0;
   std::size_t payloads_ = 0;
-  std::vector<OutFrame> frames_;
-  std::vector<std::string> warnings_;
 };
 
 }  // namespace ronde
