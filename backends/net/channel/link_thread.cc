@@ -1,7 +1,5 @@
 #include "backends/net/channel/link_thread.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -17,8 +15,6 @@ namespace {
 constexpr std::chrono::milliseconds kMendLimit{300};
 constexpr std::chrono::seconds kGoodbyeLimit{1};
 
-constexpr std::chrono::seconds kCardLimit{2};
-
 bool heals(const LossLimits& limits) { return limits.reconnect > Duration::zero(); }
 
 /// The limits for each link.
@@ -33,18 +29,26 @@ LinkThread::LinkThread(const Topology& topology, LinkArgs args, LossLimits limit
     : topology_(topology),
       args_(std::move(args)),
       limits_(limits),
-      cards_(heals(limits) ? args_.routes.count() : 1),
       hooks_(std::move(hooks)),
       sink_{[this](TcpLink& link) { on_begin(link); },
             [this](TcpLink& from, const LinkHead& head, std::span<const std::byte> bytes) {
               on_message(from, head, bytes);
             },
             [this](TcpLink& link, Loss how, Duration silence) { on_end(link, how, silence); }},
-      peers_(topology, heals(limits)) {
+      peers_(topology, heals(limits)),
+      dialer_(args_, limits.reconnect,
+              [this](int rank, Status why) {
+                asio::post(io_, [this, rank, why = std::move(why)] { on_dial_failure(rank, why); });
+              }),
+      first_links_(topology.rank) {
   arm_timer();
   {
     const SignalsBlocked blocked;
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::thread([this] {
+      name_this_thread("ronde-tcp");
+      const auto work = asio::make_work_guard(io_);
+      io_.run();
+    });
   }
   const MutexLock lock(mutex_);  // of the thread, which may dial
   service_ = args_.manager->add(
@@ -57,15 +61,10 @@ LinkThread::LinkThread(const Topology& topology, LinkArgs args, LossLimits limit
            [this](int rank, const Status& why) {
              asio::post(io_, [this, rank, why] { on_dial_failure(rank, why); });
            }});
+  dialer_.serve(service_);
 }
 
 LinkThread::~LinkThread() { close(); }
-
-void LinkThread::run() noexcept {
-  name_this_thread("ronde-tcp");
-  const auto work = asio::make_work_guard(io_);
-  io_.run();
-}
 
 Status LinkThread::connect(const WaitLimit& limit) {
   {
@@ -76,50 +75,14 @@ Status LinkThread::connect(const WaitLimit& limit) {
   }
   while (true) {
     clear_event(changed_.get());
-    if (const auto ended = connected()) return *ended;
+    {
+      const MutexLock lock(mutex_);
+      if (const auto outcome = first_links_.outcome(peers_)) return *outcome;
+    }
     if (wait_for(changed_.get(), POLLIN, limit)) continue;
     const MutexLock lock(mutex_);
-    connecting_ = false;
-    const std::set<int> missing = peers_.unlinked();
-    return not_connected(Code::kTimeout, fmt::format("{}", fmt::join(missing, ", ")),
-                         *missing.begin());
+    return first_links_.time_out(peers_);
   }
-}
-
-/// How connecting has ended; nothing while it goes on.
-std::optional<Status> LinkThread::connected() {
-  const MutexLock lock(mutex_);
-  const std::set<int> missing = peers_.unlinked();
-  for (const int rank : missing) {
-    if (!failure_.ok() || !peers_.is_lost(rank)) continue;
-    failure_ = not_connected(Code::kRankFailure, fmt::format("{} (it has ended)", rank), rank);
-  }
-  if (failure_.ok() && !missing.empty()) return std::nullopt;
-  connecting_ = false;
-  return failure_;
-}
-
-Status LinkThread::not_connected(Code code, const std::string& ranks, int first) const {
-  return Status(code, fmt::format("rank {} could not connect with rank {} in time", topology_.rank,
-                                  ranks))
-      .about({first, {}, 0});
-}
-
-void LinkThread::dial(int rank, TimePoint deadline) {
-  LinkPeer& peer = peers_.of(rank);
-  if (std::exchange(peer.dialing, true)) return;
-  peer.dial_limit = peer.outage ? peer.outage->began + limits_.reconnect : deadline;
-  if (peer.outage) ++card_;
-  dial_over_a_card(rank);
-}
-
-/// Each card has some time, where there are several.
-void LinkThread::dial_over_a_card(int rank) {
-  const auto route = args_.routes.to(rank, card_ % cards_);
-  TimePoint deadline = peers_.of(rank).dial_limit;
-  if (cards_ > 1) deadline = std::min(deadline, now() + kCardLimit);
-  if (route.ok()) return args_.manager->dial(service_, rank, *route, deadline);
-  asio::post(io_, [this, rank, why = route.status()] { on_dial_failure(rank, why); });
 }
 
 void LinkThread::send(int to, std::span<const std::byte> frame) {
@@ -221,19 +184,13 @@ void LinkThread::on_dial_failure(int rank, const Status& why) {
     const MutexLock lock(mutex_);
     LinkPeer& peer = peers_.of(rank);
     const bool needed = peer.session.needs_link();
-    if (needed && why.code() == Code::kTimeout && now() < peer.dial_limit) {
-      ++card_;
-      return dial_over_a_card(rank);
-    }
+    if (needed && dialer_.try_next_card(rank, peer, why)) return;
     peer.dialing = false;
     notify();
     if (!needed) return;
     if (peers_.ends_now(peer)) return peer.give_up();
     broke = peer.outage.has_value();
-    if (connecting_) {
-      failure_ = not_connected(why.code(), fmt::format("{} ({})", rank, why.message()), rank);
-      return;
-    }
+    if (first_links_.under_way()) return first_links_.fail(rank, why);
   }
   const Loss ended = broke ? Loss::kClosed : Loss::kLeft;
   lose(rank, why.code() == Code::kRankFailure ? ended : Loss::kUnreachable);
@@ -302,7 +259,11 @@ void LinkThread::on_timer() {
 
 void LinkThread::look_at(Entry& entry) {
   TcpLink& link = *entry.link;
-  if (const auto how = entry.silence.look(link, is_watched(link.rank()), now())) {
+  const bool is_watched = [&] {
+    const MutexLock lock(mutex_);
+    return peers_.of(link.rank()).watched;
+  }();
+  if (const auto how = entry.silence.look(link, is_watched, now())) {
     return link.end(*how, entry.silence.of_host());
   }
   const Silence change = entry.silence.change();

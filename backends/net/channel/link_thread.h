@@ -7,11 +7,11 @@
 #include <asio/steady_timer.hpp>
 #include <list>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <thread>
 
+#include "backends/net/channel/first_links.h"
+#include "backends/net/channel/link_dialer.h"
 #include "backends/net/channel/link_items.h"
 #include "backends/net/channel/link_peers.h"
 #include "backends/net/channel/link_silence.h"
@@ -50,7 +50,6 @@ class LinkThread {
     LinkSilence silence;
   };
 
-  void run() noexcept;
   void adopt(Link link) RONDE_EXCLUDES(mutex_);
   void on_begin(TcpLink& link) RONDE_EXCLUDES(mutex_);
   void on_message(TcpLink& from, const LinkHead& head, std::span<const std::byte> bytes)
@@ -59,15 +58,14 @@ class LinkThread {
   void take_numbered(TcpLink& from, LinkMessage kind, std::span<const std::byte> bytes);
   void on_end(TcpLink& link, Loss how, Duration silence) RONDE_EXCLUDES(mutex_);
   void on_dial_failure(int rank, const Status& why) RONDE_EXCLUDES(mutex_);
-  void dial(int rank, TimePoint deadline) RONDE_REQUIRES(mutex_);
-  void dial_over_a_card(int rank) RONDE_REQUIRES(mutex_);
+  void dial(int rank, TimePoint deadline) RONDE_REQUIRES(mutex_) {
+    dialer_.dial(rank, peers_.of(rank), deadline);
+  }
   void learn(const LostRank& lost, const TcpLink* from) RONDE_EXCLUDES(mutex_);
   void lose(int rank, Loss how) RONDE_EXCLUDES(mutex_);
   bool spread(const LostRank& lost, const TcpLink* from) RONDE_REQUIRES(mutex_);
   void report(const LostRank& lost) RONDE_EXCLUDES(mutex_);
   void mend_tree() RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] std::optional<Status> connected() RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] Status not_connected(Code code, const std::string& ranks, int first) const;
   void notify() RONDE_REQUIRES(mutex_);
   void say_goodbye() RONDE_EXCLUDES(mutex_);
   void leave(Leaving part) RONDE_REQUIRES(mutex_);
@@ -75,16 +73,11 @@ class LinkThread {
   void on_timer();
   void look_at(Entry& entry) RONDE_EXCLUDES(mutex_);
   void heal() RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] bool is_watched(int rank) RONDE_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    return peers_.of(rank).watched;
-  }
 
   const pid_t process_ = ::getpid();
   const Topology& topology_;
   const LinkArgs args_;
   const LossLimits limits_;
-  const std::size_t cards_;  // that links may go over
   const LinkHooks hooks_;
   const LinkSink sink_;
   const FileDescriptor changed_ = make_event();  // for connect()
@@ -99,10 +92,9 @@ class LinkThread {
   Mutex mutex_;
   CondVar links_changed_;
   LinkPeers peers_ RONDE_GUARDED_BY(mutex_);
-  std::size_t card_ RONDE_GUARDED_BY(mutex_) = 0;  // for the next dial
-  bool connecting_ RONDE_GUARDED_BY(mutex_) = true;
-  Status failure_ RONDE_GUARDED_BY(mutex_);  // of connecting
-  bool closed_ = false;                      // the closing thread
+  LinkDialer dialer_ RONDE_GUARDED_BY(mutex_);
+  FirstLinks first_links_ RONDE_GUARDED_BY(mutex_);
+  bool closed_ = false;  // the closing thread
   std::thread thread_;
 };
 
