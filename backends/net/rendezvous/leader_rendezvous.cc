@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::chrono::seconds kFailureLimit{3};  // for rank 0 to answer a report of an error
 constexpr std::chrono::seconds kSlack{5};         // for the leader to pass the verdict on
-constexpr std::chrono::milliseconds kRefusalLimit{300};  // a leader begins to listen, or ends
+constexpr std::chrono::milliseconds kLeaderRefusals{300};  // a leader begins to listen, or ends
 constexpr std::chrono::milliseconds kPause{2};
 constexpr std::chrono::milliseconds kTogether{1};  // between ranks that are reported together
 constexpr int kMostSilences = 3;                   // of a leader: it may be busy reaching rank 0
@@ -191,7 +191,7 @@ class Patience {
 
  private:
   int silences_ = 0;
-  const TimePoint refusals_end_ = now() + kRefusalLimit;
+  const TimePoint refusals_end_ = now() + kLeaderRefusals;
 };
 
 Result<LeaderMeeting> follow(HostConnection leader, const LeaderRendezvousArgs& args) {
