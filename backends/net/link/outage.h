@@ -21,7 +21,9 @@ struct LinkOutage {
 /// The outages of one connection, one after another. Threads: one at a time.
 class OutageLog {
  public:
-  void begin(TimePoint since, std::string reason) { lasting_ = LinkOutage{since, {}, std::move(reason)}; }
+  void begin(TimePoint since, std::string reason) {
+    lasting_ = LinkOutage{since, {}, std::move(reason)};
+  }
   /// Ends the outage that lasts, if one does.
   void end(TimePoint time) {
     if (!lasting_) return;
