@@ -89,5 +89,5 @@ print("raised", resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 90)
 def test_a_limit_that_is_no_number_is_refused_before_any_rank_starts(hosts, tmp_path, value):
     status, output, errors = run(hosts, tmp_path, EXCHANGE, f"--max-connections={value}")
     assert status != 0
-    assert f'RONDE_MAX_CONNECTIONS="{value}" is not valid; allowed: whole numbers' in errors
+    assert f'--max-connections "{value}" is not valid; allowed: whole numbers' in errors
     assert output == ""
