@@ -111,12 +111,6 @@ Status Batcher::check_named_slot(const BatchItem& item) const {
                                                  : bad_batch("an operation not submitted here");
 }
 
-bool Batcher::changes_cache(const BatchFrame& batch) noexcept {
-  return std::any_of(batch.items.begin(), batch.items.end(), [](const BatchItem& item) {
-    return item.request != nullptr && item.slot >= 0;
-  });
-}
-
 void Batcher::apply(const BatchFrame& batch) {
   Batch out;
   out.items.reserve(batch.order.size());

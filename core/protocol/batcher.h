@@ -67,8 +67,6 @@ class Batcher {
   [[nodiscard]] Status check(const BatchFrame& batch) const;
   /// Applies a batch that was checked.
   void apply(const BatchFrame& batch);
-  /// Whether a batch gives slots of the cache to other requests.
-  [[nodiscard]] static bool changes_cache(const BatchFrame& batch) noexcept;
 
   /// Appends the batches agreed since the last call.
   void take(std::vector<Batch>& out);

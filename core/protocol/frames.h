@@ -119,6 +119,8 @@ struct BatchFrame {
   [[nodiscard]] std::int32_t priority(std::size_t index) const noexcept {
     return priorities.empty() ? 0 : priorities[index];
   }
+  /// True where it gives slots of the cache to other requests.
+  [[nodiscard]] bool changes_cache() const noexcept;
   /// Appends an entry to `order`.
   void push(std::int32_t entry, std::int32_t priority);
   void clear();

@@ -94,7 +94,7 @@ Status Negotiator::from_parent(FrameKind kind, std::span<const std::byte> frame,
   if (kind == FrameKind::kBatch) {
     RONDE_RETURN_IF_ERROR(batcher_.check(reader_.batch));
     frames_.forward(frame);
-    if (Batcher::changes_cache(reader_.batch)) {  // the draft's bits mean the slots as they are
+    if (reader_.batch.changes_cache()) {  // the draft's bits mean the slots as they are
       frames_.send_up(state_.draft, batcher_.sequence());
     }
     batcher_.apply(reader_.batch);

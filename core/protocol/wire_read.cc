@@ -289,6 +289,11 @@ void BatchFrame::clear() {
   launches.clear();
 }
 
+bool BatchFrame::changes_cache() const noexcept {
+  return std::ranges::any_of(
+      items, [](const BatchItem& item) { return item.request != nullptr && item.slot >= 0; });
+}
+
 void BatchFrame::push(std::int32_t entry, std::int32_t priority) {
   if (priority != 0 && priorities.empty()) priorities.resize(order.size());
   order.push_back(entry);

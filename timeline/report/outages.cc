@@ -41,15 +41,16 @@ std::int64_t covered_ns(const std::vector<Seen>& outages) {
   return covered;
 }
 
-/// From the first event of any rank to the last.
+/// From the first event of any rank to the last; 0 without events.
 std::int64_t whole_ns(const JobTrace& job) {
   std::int64_t first = std::numeric_limits<std::int64_t>::max();
   std::int64_t last = std::numeric_limits<std::int64_t>::min();
   for (const RankTrace& rank : job.ranks) {
+    if (rank.last_ns == 0) continue;  // without an event
     first = std::min(first, rank.first_ns);
     last = std::max(last, rank.last_ns);
   }
-  return last - first;
+  return first < last ? last - first : 0;
 }
 
 }  // namespace

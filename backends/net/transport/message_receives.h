@@ -1,4 +1,4 @@
-// What a PeerLink receives: messages, and words of the connection between them.
+// The receiving half of a PeerLink: messages, and words of the connection between them.
 #pragma once
 
 #include <cstddef>

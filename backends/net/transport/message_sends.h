@@ -1,4 +1,4 @@
-// What a PeerLink sends: messages, and words of the connection between them.
+// The sending half of a PeerLink: messages, and words of the connection between them.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What all connections with one peer share.
+// The windows of chunks that all connections with one peer share.
 #pragma once
 
 #include <cstddef>

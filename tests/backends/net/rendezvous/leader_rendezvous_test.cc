@@ -87,7 +87,7 @@ class LeaderJob {
     return host_rendezvous(args);
   }
 
-  /// What the ranks but 0 and `absent` returned; `alongside` runs meanwhile, as rank 0 does.
+  /// Returns the results of all ranks but 0 and `absent`. Meanwhile `alongside` runs.
   [[nodiscard]] std::map<int, Result<LeaderMeeting>> visit_all(
       const std::function<void()>& alongside, const std::vector<int>& absent = {}) const {
     std::map<int, std::future<Result<LeaderMeeting>>> visits;
@@ -211,7 +211,7 @@ TEST_CASE("LeaderRendezvous: another version on one rank of a host ends it for a
   job.timeout = std::chrono::seconds(2);
   std::optional<HostMeeting> met;
   const auto others = job.visit_all([&] { met.emplace(job.host()); });
-  // Whoever comes later finds rank 0 gone; rank 2 may be the leader.
+  // A rank that comes later finds rank 0 gone, and rank 2 may be the leader.
   CHECK(met->roster.status().code() == Code::kVersionMismatch);
   CHECK(says(met->roster.status(), "rank 2 on node0 runs Ronde 2"));
   CHECK(others.at(2).status().code() == Code::kVersionMismatch);
