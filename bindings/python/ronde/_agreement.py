@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from ronde import _epochs, _leaving, _numpy
-from ronde._errors import InternalError
+from ronde._checkpoint import begin_from_scratch
+from ronde._errors import Error, InternalError, InvalidArgumentError
 from ronde._handle import Handle
 from ronde._job import on_epoch, rank
+from ronde._objects import allgather_object
 from ronde._own_state import OwnState
 from ronde._reduce_ops import MAX
 
@@ -85,7 +87,7 @@ def choose(state: Any, failed: bool, skip_sync: bool) -> bool:
     failed: this rank's state was restored. skip_sync: it need not be sent, if all ranks say so.
     Collective.
     """
-    checkpoints, own, copies = state._checkpoints, state._own_state, state._shared_copies()
+    own, copies = state._own_state, state._shared_copies()
     holds = _epochs.worker.holds_state
     hands_over = own is not None and own.hands_over()
     adopted = copies.adopted_steps() if copies is not None and not holds else (-1, -1)
@@ -96,7 +98,7 @@ def choose(state: Any, failed: bool, skip_sync: bool) -> bool:
         state._certain,
         state._step,
         state._older_step,
-        checkpoints.newest_step() if checkpoints is not None and not holds else 0,
+        0 if held() else _newest_file(state),
         *adopted,
     ]
     early, _early.rows = _early.rows, None
@@ -105,9 +107,9 @@ def choose(state: Any, failed: bool, skip_sync: bool) -> bool:
     state._chosen = None
     if all(row[2] for row in rows):
         return False
-    held = any(row[0] for row in rows)
-    step = _restore(state, rows, failed, adopted) if held else _resume(state, rows)
-    state._chosen = step if held else None
+    holders = any(row[0] for row in rows)
+    step = _restore(state, rows, failed, adopted) if holders else _resume(state, rows)
+    state._chosen = step if holders else None
     if copies is not None and step not in adopted:
         copies.end_adoption(used=False)
     return True
@@ -198,10 +200,53 @@ def _resume(state: Any, rows: list[list[int]]) -> int | None:
     return step
 
 
+# Checkpoints. Of no step: no file is whole, but some are there.
+
+_SCRATCH_ALLOWED, _SCRATCH_FORBIDDEN = -1, -2
+
+
+def _newest_file(state: Any) -> int:
+    """The step of the newest checkpoint that this rank can load; 0: none; or one of _SCRATCH_*."""
+    checkpoints = state._checkpoints
+    newest: int = checkpoints.newest_step() if checkpoints is not None else 0
+    if checkpoints is None or newest or not checkpoints.damaged():
+        return newest
+    return _SCRATCH_FORBIDDEN if checkpoints.needs_whole else _SCRATCH_ALLOWED
+
+
+def resume(state: Any) -> None:
+    """Starts a job that is not elastic from the newest checkpoint, if there is one. Collective."""
+    files = _numpy.allgather(np.array([_newest_file(state)], np.int64), _START).tolist()
+    _load(state, files)
+
+
 def _load(state: Any, files: list[int]) -> None:
-    """Loads the newest checkpoint of any rank, which sends it. files: their steps, 0: none."""
+    """Loads the newest checkpoint of any rank, which sends it. files: _newest_file() of all ranks.
+
+    Collective.
+    """
     newest = max(files)
-    state._root = files.index(newest)
-    if newest and files[rank()] == newest:
-        state._checkpoints.load(state)
+    if newest > 0:
+        state._root = files.index(newest)
+        _load_together(state, newest, files[rank()] == newest)
+    elif min(files) < 0:
+        checkpoints = state._checkpoints
+        damaged = checkpoints.damaged() if checkpoints is not None else []
+        everywhere = {path for paths in allgather_object(damaged) for path in paths}
+        begin_from_scratch(sorted(everywhere), min(files) == _SCRATCH_FORBIDDEN)
     state._step = max(state._step, newest)  # later files are newer than this one
+
+
+def _load_together(state: Any, step: int, has_it: bool) -> None:
+    """Raises on all ranks what the loading raises on any. Collective."""
+    problem: tuple[type[Error], str] | None = None
+    if has_it:
+        try:
+            state._checkpoints.load(state, step)
+        except Exception as error:  # the kinds of errors depend on the state
+            kind = Error if type(error) is Error or isinstance(error, OSError) else None
+            problem = (kind or InvalidArgumentError, f"{type(error).__name__}: {error}")
+    for holder, found in enumerate(allgather_object(problem)):
+        if found is not None:
+            kind, text = found
+            raise kind(f"rank {holder} cannot load the checkpoint of step {step}: {text}")

@@ -1,81 +1,108 @@
 """Checkpoints of elastic states, which a background thread writes: completely or not at all.
 
-A file (.ronde) is one line, "ronde checkpoint 1 STEP BYTES SHA256", then the state as its class
-packs it. A folder (.dcp) has the files of torch.distributed.checkpoint, and their checksums.
+Only files that were checked count: others are set aside under another name, and never used.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
-import shutil
-import tempfile
 import threading
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ronde import _checkpoint_files as _files
 from ronde import _epochs
 from ronde._errors import Error, InvalidArgumentError, UnsupportedError
-from ronde._job import rank
+from ronde._job import is_initialized, local_rank, rank
 
 _SUFFIXES = {"ronde": ".ronde", "dcp": ".dcp"}  # by format
-_CHECKSUMS = "ronde.json"
-_HEADER = re.compile(rb"ronde checkpoint 1 (\d+) (\d+) ([0-9a-f]{64})\n")
-_LONGEST_HEADER = 200
+_NONE_WHOLE = ("warn", "error")
+
+
+def _refuse_unfit(state: Any, every: int, keep: int, format: str | None, none_whole: str) -> None:
+    for name, value in (("every", every), ("keep", keep)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InvalidArgumentError(f"{name}={value!r}; allowed: whole numbers from 1")
+    if none_whole not in _NONE_WHOLE:
+        raise InvalidArgumentError(f"none_whole={none_whole!r}; allowed: 'warn', 'error'")
+    if not hasattr(state, "_pack"):
+        raise UnsupportedError(
+            f"checkpoint() works for the states of ronde, not for {type(state).__name__}"
+        )
+    formats = state._checkpoint_formats()
+    if format not in (None, *formats):
+        allowed = ", ".join(map(repr, formats))
+        raise InvalidArgumentError(f"format={format!r}; allowed for this state: {allowed}")
+
+
+def begin_from_scratch(damaged: list[str], forbidden: bool) -> None:
+    """Says that training begins from scratch though these files are there, or raises Error."""
+    said = ", ".join(damaged[:4]) + (f" and {len(damaged) - 4} more" if damaged[4:] else "")
+    text = f"no checkpoint is whole; damaged: {said}"
+    if forbidden:
+        raise _epochs.CheckpointsDamagedError(
+            f'{text}. checkpoint(none_whole="error") forbids to begin from scratch: bring back a '
+            "whole one, or remove these"
+        )
+    if rank() == 0:
+        warnings.warn(f"{text}. Training begins from scratch", stacklevel=2)
 
 
 class Checkpoints:
     """The checkpoint files of one state. Threads: the training's, and one that writes."""
 
     def __init__(
-        self, state: Any, path: Any, every: int, keep: int, format: str | None = None
+        self,
+        state: Any,
+        path: Any,
+        every: int,
+        keep: int,
+        format: str | None = None,
+        none_whole: str = "warn",
     ) -> None:
         """See State.checkpoint()."""
-        for name, value in (("every", every), ("keep", keep)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InvalidArgumentError(f"{name}={value!r}; allowed: whole numbers from 1")
-        if not hasattr(state, "_pack"):
-            raise UnsupportedError(
-                f"checkpoint() works for the states of ronde, not for {type(state).__name__}"
-            )
-        formats = state._checkpoint_formats()
-        if format not in (None, *formats):
-            allowed = ", ".join(map(repr, formats))
-            raise InvalidArgumentError(f"format={format!r}; allowed for this state: {allowed}")
-        self._format = format or formats[0]
+        _refuse_unfit(state, every, keep, format, none_whole)
+        self._format = format or state._checkpoint_formats()[0]
         self._path = Path(os.path.abspath(os.fspath(path)))
+        suffixes = "|".join(map(re.escape, _SUFFIXES.values()))
+        self._names = re.compile(rf"{re.escape(self._path.name)}\.([0-9]+)(?:{suffixes})")
         self._every, self._keep = every, keep
+        self.needs_whole = none_whole == "error"  # where there are damaged files
+        self._whole: dict[Path, _files.Signature] = {}  # files that were checked, as they were
+        self._told: set[Path] = set()  # that cannot be read
+        self._told_later = False
         self._writer: threading.Thread | None = None
-        self._problem: BaseException | None = None
+        self._problems: list[str] = []
         self._written = 0
-        _epochs.worker.can_resume = self.newest_step() > 0
+        _epochs.worker.can_resume = self._can_resume()
 
     def files(self) -> list[tuple[int, Path]]:
         """(step, file or folder) of all of them, the newest first."""
-        found = []
-        for suffix in _SUFFIXES.values():
-            for path in self._path.parent.glob(f"{self._path.name}.*{suffix}"):
-                step = path.name[len(self._path.name) + 1 : -len(suffix)]
-                if step.isdigit():
-                    found.append((int(step), path))
-        return sorted(found, reverse=True)
+        return _files.find(self._path.parent, self._names)
 
     def newest_step(self) -> int:
         """The step of the newest file that is whole; 0 if there is none."""
-        return next((step for step, path in self.files() if is_whole(path)), 0)
+        return next((step for step, path in self.files() if self._is_whole(step, path)), 0)
 
-    def load(self, state: Any) -> None:
-        """Gives the state the newest file's. Raises Error if there is none."""
-        for _, path in self.files():
-            if path.is_dir() and is_whole(path):
+    def damaged(self) -> list[str]:
+        """The files that are not whole: those that are set aside, and any that cannot be."""
+        left = [path for step, path in self.files() if not self._is_whole(step, path)]
+        aside = _files.find_damaged(self._path.parent, self._names)
+        return [str(path) for path in (*aside, *left) if os.path.lexists(path)]
+
+    def load(self, state: Any, step: int | None = None) -> None:
+        """Gives the state the file of this step, by default the newest. Raises Error without it."""
+        for there, path in self.files():
+            if step not in (None, there) or not self._is_whole(there, path):
+                continue
+            if path.is_dir():
                 state._load_folder(path)
                 return
-            data = read(path)
+            data = _files.read(path, there)
             if data is not None:
                 state._unpack(data)
                 return
@@ -83,6 +110,7 @@ class Checkpoints:
 
     def on_commit(self, state: Any) -> None:
         """Starts writing the committed state if it is time."""
+        self._tell_problems()
         if state._certain % self._every or rank() != 0:
             return
         self.wait()
@@ -93,9 +121,9 @@ class Checkpoints:
         self._writer.start()
 
     def write_committed(self, state: Any) -> None:
-        """Writes the newest copy, and waits for it: the job ends."""
+        """Writes the newest copy, unless some rank has: the job ends."""
         self.wait()
-        if self._written < state._step:
+        if self._written < state._step and not self._is_there(state._step):
             self._write(state, state._step, state._snapshot())
             self.wait()
 
@@ -104,112 +132,106 @@ class Checkpoints:
         if self._writer is not None:
             self._writer.join()
             self._writer = None
-        problem, self._problem = self._problem, None
-        if problem is not None:
-            warnings.warn(f"cannot write the checkpoint {self._path}: {problem}", stacklevel=2)
+        self._tell_problems()
 
-    def _write(self, state: Any, step: int, copy: Any) -> None:
+    def _tell_problems(self) -> None:
+        problems, self._problems = self._problems, []
+        for problem in problems:
+            warnings.warn(problem, stacklevel=3)
+
+    # Checks.
+
+    def _can_resume(self) -> bool:
+        """Joiners are waited for: they check no files, which the others may still write."""
+        place = _epochs.worker.place
+        held = place is not None and place.held
+        return bool(self.files()) if held else self.newest_step() > 0
+
+    def _is_whole(self, step: int, path: Path) -> bool:
+        """Sets a damaged file aside. Checks a file once, and again when it has changed."""
+        known = _files.signature(path)
+        if known is not None and self._whole.get(path) == known:
+            return True
+        self._whole.pop(path, None)
         try:
-            path = self._file(step)
-            if self._format == "dcp":
-                write_folder(path, lambda folder: state._save_folder(folder, copy))
-            else:
-                write(path, step, state._pack(copy))
-            self._written = step
-            for _, old in self.files()[self._keep :]:
-                remove(old)
-        except BaseException as error:  # raised in wait()
-            self._problem = error
+            problem = _files.problem_of(path, step)
+        except OSError as error:
+            self._tell_unreadable(path, f"cannot be read: {error.strerror}; it is not used")
+            return False
+        if problem:
+            self._set_aside(path, problem)
+        elif known is not None:
+            self._whole[path] = known
+        return not problem
+
+    def _set_aside(self, path: Path, problem: str) -> None:
+        """The rank that renames the file says so; others find it gone."""
+        try:
+            aside = _files.set_aside(path)
+        except OSError as error:
+            why = f"cannot be set aside: {error.strerror}"
+            self._tell_unreadable(path, f"is damaged: {problem}. It is not used, but {why}")
+            return
+        if aside is not None:
+            warnings.warn(
+                f"the checkpoint {path} is damaged: {problem}. It is not used, and set aside as "
+                f"{aside.name}",
+                stacklevel=2,
+            )
+
+    def _tell_unreadable(self, path: Path, problem: str) -> None:
+        """Once a host."""
+        if path in self._told or not os.path.lexists(path):
+            return
+        self._told.add(path)
+        if not is_initialized() or local_rank() == 0:
+            warnings.warn(f"the checkpoint {path} {problem}", stacklevel=2)
+
+    # Writing.
 
     def _file(self, step: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{step:012}{_SUFFIXES[self._format]}")
 
+    def _is_there(self, step: int) -> bool:
+        """True if this step's file is whole. One that is damaged gives its name up."""
+        path = self._file(step)
+        return os.path.lexists(path) and self._is_whole(step, path)
 
-def write(path: Path, step: int, data: bytes | memoryview) -> None:
-    """Writes a file that is there completely or not at all, also after a loss of power."""
-    digest = hashlib.sha256(data).hexdigest()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    number, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(f"ronde checkpoint 1 {step} {len(data)} {digest}\n".encode())
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(part)
-        raise
-    _flush(path.parent)
+    def _write(self, state: Any, step: int, copy: Any) -> None:
+        path = self._file(step)
+        with self._noted(f"cannot write the checkpoint {path}"):
+            _files.remove_stale_parts(self._path.parent, self._names)
+            self._is_there(step)
+            if self._format == "dcp":
+                _files.write_folder(path, step, lambda folder: state._save_folder(folder, copy))
+            else:
+                _files.write(path, step, state._pack(copy))
+            self._written = step
+            known = _files.signature(path)
+            if known is not None:
+                self._whole[path] = known
+        if self._written == step:
+            with self._noted(f"cannot remove the checkpoints before {path}"):
+                self._remove_older(step)
 
+    @contextmanager
+    def _noted(self, what: str) -> Iterator[None]:
+        """Keeps a problem for the training's thread."""
+        try:
+            yield
+        except Exception as error:  # the kinds of errors depend on the state
+            self._problems.append(f"{what}: {error}")
 
-def _flush(path: Path) -> None:
-    """Makes a file or folder survive a loss of power."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
-def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
-    """Makes a folder, which fill(folder) fills with files; likewise completely or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        part.chmod(0o755)
-        fill(part)
-        sums = {one.name: _checksum(one) for one in sorted(part.iterdir())}
-        (part / _CHECKSUMS).write_text(json.dumps({"version": 1, "sha256": sums}))
-        for file in [*part.iterdir(), part]:
-            _flush(file)
-        remove(path)
-        os.rename(part, path)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
-    _flush(path.parent)
-
-
-def _checksum(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
-
-
-def remove(path: Path) -> None:
-    """Removes a file or a folder, if it is there. A folder is first given another name."""
-    if not path.is_dir():
-        path.unlink(missing_ok=True)
-        return
-    away = tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent)
-    os.rename(path, away)
-    shutil.rmtree(away, ignore_errors=True)
-
-
-def is_whole(path: Path) -> bool:
-    """True if the file or folder is as it was written."""
-    if not path.is_dir():
-        return read(path) is not None
-    try:
-        sums = json.loads((path / _CHECKSUMS).read_text())["sha256"]
-        return all(_checksum(path / name) == digest for name, digest in sums.items())
-    except (OSError, ValueError, KeyError, AttributeError):
-        return False
-
-
-def read(path: Path) -> bytes | None:
-    """The state in a file; None if the file is not whole."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    header = _HEADER.match(content[:_LONGEST_HEADER])
-    if header is None:
-        return None
-    data = content[header.end() :]
-    good = len(data) == int(header[2]) and hashlib.sha256(data).hexdigest() == header[3].decode()
-    return data if good else None
+    def _remove_older(self, step: int) -> None:
+        """Keeps the newest whole files up to this step. Later ones are of another training."""
+        whole = [each for each in self.files() if self._is_whole(*each)]
+        for _, path in [each for each in whole if each[0] <= step][self._keep :]:
+            _files.remove(path)
+            self._whole.pop(path, None)
+        later = [path.name for there, path in whole if there > step]
+        if later and not self._told_later:
+            self._told_later = True
+            self._problems.append(
+                f"checkpoints of later steps than {step} are there: {', '.join(later[:4])}. A job "
+                "that starts again goes on from the newest of them"
+            )

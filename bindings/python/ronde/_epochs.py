@@ -41,6 +41,10 @@ class JobFailedError(Error):
     """The launcher has ended the job, which failed."""
 
 
+class CheckpointsDamagedError(Error):
+    """No checkpoint is whole, and the state was forbidden to begin from scratch."""
+
+
 class DismissedError(SystemExit):
     """The launcher has no place for this worker any more. Ends the process with status 0."""
 
@@ -96,7 +100,8 @@ def available() -> bool:
 
 def recoverable(error: Error) -> bool:
     """True for a failure of this epoch alone: the next one may go on."""
-    return not isinstance(error, (LauncherLostError, JobFailedError, *_LASTING))
+    ends_the_job = (LauncherLostError, JobFailedError, CheckpointsDamagedError, *_LASTING)
+    return not isinstance(error, ends_the_job)
 
 
 def note_failure(error: Error) -> None:

@@ -35,6 +35,7 @@ def run_fn(func: F, reset: Callable[[], Any]) -> F:
             raise
         finally:
             notification_manager.remove_listener(state)
+            _wait_for_checkpoint(state)
 
     return cast(F, wrapper)
 
@@ -43,6 +44,12 @@ def _checkpoint_now(state: Any) -> None:
     checkpoints = getattr(state, "_checkpoints", None)
     if isinstance(checkpoints, Checkpoints):
         checkpoints.write_committed(state)
+
+
+def _wait_for_checkpoint(state: Any) -> None:
+    checkpoints = getattr(state, "_checkpoints", None)
+    if isinstance(checkpoints, Checkpoints):
+        checkpoints.wait()
 
 
 class _Run:
@@ -90,7 +97,7 @@ class _Run:
             sync = _agreement.choose(self._state, self._failed, self._skip_sync)
         if not elastic:
             if sync:
-                self._state.sync()
+                self._sync_alone(again)
             return train()
         with mark_span("sync state"):
             _agreement.begin(self._state, sync)
@@ -99,6 +106,13 @@ class _Run:
         self._returned = True
         self._finish()
         return self._result
+
+    def _sync_alone(self, again: bool) -> None:
+        """Without a launcher of elastic jobs: the state of rank 0, or the newest checkpoint's."""
+        if not again and is_initialized() and hasattr(self._state, "_checkpoints"):
+            _agreement.resume(self._state)
+        self._state.sync()
+        self._state._root = 0
 
     def _finish(self) -> None:
         """Returns once all ranks have returned: until then they may need this one."""

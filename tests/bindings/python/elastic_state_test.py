@@ -256,18 +256,6 @@ def test_checkpoints_rotate_and_load(tmp_path):
     assert not [t for t in threading.enumerate() if t.name == "ronde-checkpoint"]
 
 
-def test_a_damaged_checkpoint_is_passed_over(tmp_path):
-    state = ObjectState(step=0)
-    state.checkpoint(tmp_path / "state")
-    for state.step in (1, 2):
-        state.commit()
-    state._checkpoints.wait()
-    newest = state._checkpoints.files()[0][1]
-    newest.write_bytes(newest.read_bytes()[:-1])
-    state._checkpoints.load(state)
-    assert state.step == 1
-
-
 def test_a_checkpoint_that_cannot_be_written_is_a_warning(tmp_path):
     (tmp_path / "file").write_text("")
     state = ObjectState(step=0)

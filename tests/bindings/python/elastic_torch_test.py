@@ -1,6 +1,7 @@
 """States and samplers of ronde.torch.elastic, on one rank and on several."""
 
 import itertools
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -193,8 +194,8 @@ def test_torch_reads_checkpoints_without_ronde(alone, tmp_path):  # noqa: F811
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("damage", ["a byte", "a file"])
-def test_damaged_folders_are_passed_over_and_old_ones_removed(alone, tmp_path, damage):  # noqa: F811
+@pytest.mark.parametrize("damage", ["a byte", "a file", "no checksums", "another step"])
+def test_damaged_folders_are_set_aside_and_old_ones_removed(alone, tmp_path, damage):  # noqa: F811
     state = trained_state()
     state.checkpoint(tmp_path / "state", keep=2)
     for _ in range(4):
@@ -210,11 +211,21 @@ def test_damaged_folders_are_passed_over_and_old_ones_removed(alone, tmp_path, d
         content = bytearray(data.read_bytes())
         content[len(content) // 2] ^= 1
         data.write_bytes(content)
-    else:
+    elif damage == "a file":
         data.unlink()
-    assert state._checkpoints.newest_step() == steps[1]
+    elif damage == "no checksums":
+        (newest / "ronde.json").write_text('{"sha256": {}}')
+    else:
+        shutil.rmtree(newest)
+        shutil.copytree(state._checkpoints.files()[0][1], newest)
+    with pytest.warns(UserWarning, match=f"{newest.name} is damaged"):
+        assert state._checkpoints.newest_step() == steps[1]
     state._checkpoints.load(state)
     assert state.batch == 3
+    state.commit()  # the damaged one's name is free
+    state._checkpoints.wait()
+    assert state._checkpoints.newest_step() == steps[0] + 1
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_checkpoints_of_other_states_and_formats_are_refused(alone, tmp_path):  # noqa: F811

@@ -117,7 +117,12 @@ class State:
             raise HostsUpdatedInterrupt(changes == HostUpdateResult.removed)
 
     def checkpoint(
-        self, path: Any, every: int = 1, keep: int = 2, format: str | None = None
+        self,
+        path: Any,
+        every: int = 1,
+        keep: int = 2,
+        format: str | None = None,
+        none_whole: str = "warn",
     ) -> None:
         """From now on writes each `every`-th commit to a file, and starts from the newest one.
 
@@ -125,11 +130,12 @@ class State:
         0 in the background, completely or not at all, and carry a checksum; the newest `keep` stay.
         format: "ronde" (one file), or for a TorchState "dcp", its default: a folder that
         torch.distributed.checkpoint.load() reads as well. Call it before training: then a job
-        starts from the newest file that can be read, with any number of ranks. Raises
-        InvalidArgumentError (a ValueError) for other values, UnsupportedError for states that are
-        not Ronde's.
+        starts from the newest file that is whole, with any number of ranks. Others are set aside as
+        NAME.damaged, with a warning. none_whole: "error" ends the job if there are files but none
+        is whole; "warn" begins from scratch. Raises InvalidArgumentError (a ValueError) for other
+        values, UnsupportedError for states that are not Ronde's.
         """
-        self._checkpoints = Checkpoints(self, path, every, keep, format)
+        self._checkpoints = Checkpoints(self, path, every, keep, format, none_whole)
 
     def save(self) -> None:
         """Copies the state to memory."""
