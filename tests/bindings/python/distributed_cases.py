@@ -33,6 +33,17 @@ def case_a_group_is_made_and_knows_itself():
     assert world.group_desc == "default_pg"
 
 
+def case_torchs_own_code_knows_a_groups_devices_and_names():
+    world, own = dist.group.WORLD, dist.ProcessGroup
+    # As the flight recorder of torch 2.15 asks, which records a group that has devices.
+    assert own._device_types.__get__(world) == [torch.device("cpu")]
+    assert own.group_name.__get__(world) == world.group_name
+    assert own.group_desc.__get__(world) == "default_pg"
+    assert (own.rank(world), own.size(world)) == here()
+    if hasattr(torch._C._distributed_c10d, "FlightRecorderHook"):
+        assert torch._C._distributed_c10d.FlightRecorderHook.attach(world, list(range(here()[1])))
+
+
 def case_all_reduce_sums_every_dtype():
     rank, size = here()
     for dtype in DTYPES:

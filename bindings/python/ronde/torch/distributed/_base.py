@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import Store
+from torch._C._distributed_c10d import FakeProcessGroup, Store
 
 from ronde import _core, _reduce_ops
 from ronde._errors import (
@@ -38,6 +38,7 @@ Finish = Callable[[Any], None]
 
 # Torch's stubs have C++ overloads; Python code sees one form of each.
 _ProcessGroup: Any = dist.ProcessGroup
+_FakeProcessGroup: Any = FakeProcessGroup
 
 
 class GroupBase(_ProcessGroup):  # type: ignore[misc]
@@ -56,6 +57,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         The group takes over one use of `membership`.
         """
         super().__init__(options.group_rank, options.group_size)
+        self._answer_torch(options.group_rank, options.group_size)
         self._membership = membership
         self._store: Store = options.store
         self._ranks = list(ranks)
@@ -73,6 +75,18 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         )
 
     # Torch's queries about a group.
+
+    def _answer_torch(self, rank: int, size: int) -> None:
+        """Gives torch's C++ code a backend to ask for the group's devices and names.
+
+        Its flight recorder and its hooks do so. A collective of this backend is an error: torch
+        calls this group's own.
+        """
+        options = _FakeProcessGroup.Options()
+        options.error_on_collective = True
+        answers = _FakeProcessGroup._create_internal(rank, size, options)
+        self._register_backend(torch.device("cpu"), _ProcessGroup.BackendType.CUSTOM, answers)
+        self._set_default_backend(_ProcessGroup.BackendType.CUSTOM)
 
     def get_group_store(self) -> Store:
         """Torch's store, with a prefix of this group's own."""
@@ -99,6 +113,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
     def setGroupName(self, name: str) -> None:
         """Sets torch's unique name of the group."""
         self._name = name
+        super()._set_group_name(name)
 
     def getGroupDesc(self) -> str:
         """The user's description of the group."""
@@ -107,13 +122,10 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
     def setGroupDesc(self, description: str) -> None:
         """Sets the user's description of the group."""
         self._description = description
+        super()._set_group_desc(description)
 
     _set_group_name, _set_group_desc = setGroupName, setGroupDesc
     group_name, group_desc = property(getGroupName), property(getGroupDesc)
-
-    @property
-    def _device_types(self) -> list[torch.device]:
-        return [torch.device("cpu")]
 
     def _get_backend(self, device: torch.device) -> GroupBase:
         if device.type != "cpu":
