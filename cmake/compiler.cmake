@@ -12,6 +12,15 @@ if(CMAKE_CXX_FLAGS_RELWITHDEBINFO STREQUAL "-O2 -g -DNDEBUG")
   set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
 endif()
 include(GNUInstallDirs)
+# A Python process may hold other libraries with the same names: TensorFlow exports BoringSSL's, which
+# would replace those of a shared libcrypto. So the package links libcrypto statically.
+if(SKBUILD)
+  find_library(RONDE_STATIC_CRYPTO libcrypto.a)
+  set(OPENSSL_USE_STATIC_LIBS ${RONDE_STATIC_CRYPTO})
+  if(NOT RONDE_STATIC_CRYPTO)
+    message(WARNING "libcrypto.a was not found: 'import tensorflow' before ronde may crash init()")
+  endif()
+endif()
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 
