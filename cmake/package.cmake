@@ -17,4 +17,9 @@ set(CPACK_PROJECT_CONFIG_FILE ${PROJECT_SOURCE_DIR}/cmake/package_kind.cmake)
 install(RUNTIME_DEPENDENCY_SET ronde_libraries
   PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|gcc_s|stdc\\+\\+)\\.so"
   DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libraries EXCLUDE_FROM_ALL)
+# Ronde's licence, by the name that Debian gives it, and those of the libraries in the packages.
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/doc/ronde RENAME copyright COMPONENT cpp)
+if(RONDE_LICENSES)
+  install(DIRECTORY ${RONDE_LICENSES} DESTINATION share/doc/ronde COMPONENT cpp)
+endif()
 include(CPack)

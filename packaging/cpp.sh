@@ -32,7 +32,7 @@ build_cpp() {
   say "Building (log: build/packaging/cpp.log)"
   (set -o pipefail
     { cmake --preset release -B "$build" -DRONDE_BUILD_PYTHON=OFF -DRONDE_BUILD_TESTS=OFF \
-      -DRONDE_BUILD_EXAMPLES=OFF -DRONDE_WERROR=OFF -DRONDE_MPICH_ROOT="$work/mpich" "${flags[@]}" &&
+      -DRONDE_BUILD_EXAMPLES=OFF -DRONDE_WERROR=OFF -DRONDE_LICENSES="$work/licenses/" -DRONDE_MPICH_ROOT="$work/mpich" "${flags[@]}" &&
       cmake --build "$build"; } 2>&1 | tee "$log" | show_steps) ||
     { tail -n 40 "$log" >&2; die "the build failed"; }
 }
@@ -49,7 +49,8 @@ needed_packages() {
 # pack: both packages into $output.
 pack() {
   local file
-  rm -rf "$work/cpp"
+  rm -rf "$work/cpp" "$work/licenses"
+  collect_licenses "$build/bindings" "$work/licenses/libraries"
   (cd "$build" && cpack -B "$work/cpp" -D CPACK_DEBIAN_PACKAGE_DEPENDS="$(needed_packages)") >>"$log" 2>&1 ||
     { tail -n 40 "$log" >&2; die "cpack failed"; }
   for file in "$work"/cpp/*.deb "$work"/cpp/*.tar.gz; do

@@ -46,13 +46,6 @@ build_wheel() {
     tee "$work/wheel.log" | show_steps) || { tail -n 40 "$work/wheel.log" >&2; die "the build failed"; }
 }
 
-# elf_files DIR: the programs and libraries in it.
-elf_files() {
-  find "$1" -type f -size +1k -print0 | while IFS= read -r -d '' file; do
-    [ "$(head -c 4 "$file" | tr -d '\0')" != $'\x7fELF' ] || echo "$file"
-  done
-}
-
 # split_debug DIR: moves debug information to $work/debug, by build ID as debuggers look for it.
 # The names of functions stay, for the stacks that `ronde doctor --job` shows.
 split_debug() {
@@ -68,25 +61,6 @@ split_debug() {
   done < <(elf_files "$1")
 }
 
-# third_party DIR: Debian packages whose libraries its programs need, without the C and C++ ones.
-third_party() {
-  local file path
-  while IFS= read -r file; do ldd "$file"; done < <(elf_files "$1" | grep -v '/libronde_') |
-    awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u | while IFS= read -r path; do
-      dpkg-query -S "$path" "$(readlink -f "$path")" 2>/dev/null || true
-    done | cut -d: -f1 | sort -u | grep -vxE 'libc6|libstdc\+\+6|libgcc-s1'
-}
-
-# add_licenses DIR: the licences of the libraries that the wheel will hold.
-add_licenses() {
-  local package folder
-  folder=$(echo "$1"/*.dist-info)/licenses/libraries
-  mkdir -p "$folder"
-  for package in $(third_party "$1"); do
-    cp "/usr/share/doc/$package/copyright" "$folder/$package.txt"
-  done
-}
-
 # finish_wheel: strips, repairs, and puts the wheel and its debug symbols into $output.
 finish_wheel() {
   local unpacked library repair=()
@@ -94,7 +68,7 @@ finish_wheel() {
   mkdir -p "$work/stripped"
   "$venv/bin/python" -m wheel unpack --dest "$work/unpacked" "$work"/raw/ronde-*.whl >/dev/null
   unpacked=$(echo "$work"/unpacked/*)
-  add_licenses "$unpacked"
+  collect_licenses "$unpacked" "$(echo "$unpacked"/*.dist-info)/licenses/libraries"
   split_debug "$unpacked"
   "$venv/bin/python" -m wheel pack --dest-dir "$work/stripped" "$unpacked" >/dev/null
   for library in "${left_out[@]}"; do repair+=(--exclude "$library"); done

@@ -72,6 +72,12 @@ run_fuzzers() {
   cmake --build --preset fuzz && tests/fuzz/run build/fuzz 60
 }
 
+# name_untried: of what pip offers, the newest releases that docs/versions.md does not have.
+name_untried() {
+  say "Newest releases that nobody has tried"
+  "$venv/bin/python" tests/versions/matrix.py --newest
+}
+
 run_python() {
   if [ -n "$all" ]; then install_requirements "$root/tests/requirements-ray.txt" || return 1; fi
   say "Running the Python tests"
@@ -93,6 +99,7 @@ if [ -n "$cpp" ] && [ -n "$all" ]; then
   run_volumes || status=1
   run_fuzzers || status=1
 fi
+[ -z "$all" ] || name_untried
 if [ -n "$pytest" ]; then run_python || status=1; fi
 "$venv/bin/python" tests/summary.py ${cpp:+"$results/cpp.xml"} ${cpp:+${all:+"$results/volume.xml"}} ${pytest:+"$results/python.xml"} ||
   status=1

@@ -114,6 +114,26 @@ def test_ranks_make_a_pod_ready_unless_its_name_is_needed_before(pod, watched):
     assert (probe.get("exec", {}).get("command") == ready) == watched
 
 
+@pytest.mark.parametrize("pod", list(pods()))
+def test_a_pod_of_ranks_asks_for_what_it_needs(pod):
+    resources = container(pod)["resources"]
+    assert set(resources["requests"]) == {"cpu", "memory"}
+    assert resources["limits"]["memory"] == resources["requests"]["memory"]
+
+
+def test_a_job_survives_several_failures_of_which_each_restarts_every_pod():
+    job = manifests("indexed-job")["Job"]["spec"]
+    assert job["backoffLimit"] == 6 * job["completions"]
+    torch = manifests("pytorchjob")["PyTorchJob"]["spec"]
+    pods = sum(role["replicas"] for role in torch["pytorchReplicaSpecs"].values())
+    assert torch["runPolicy"]["backoffLimit"] == 6 * pods
+
+
+@pytest.mark.parametrize("folder", ["indexed-job", "pytorchjob", "trainjob"])
+def test_git_ignores_the_secret_wherever_the_folder_is_copied(folder):
+    assert (FOLDER / folder / ".gitignore").read_text() == "/secret\n"
+
+
 @pytest.mark.parametrize("pod", list(pods())[:4])
 def test_the_secret_is_mounted_closed_to_others(pod):
     (volume,) = pod["spec"]["volumes"]

@@ -3,6 +3,7 @@
     python tests/versions/matrix.py torch-2.12.0 python-3.12    # these rows
     python tests/versions/matrix.py --all                       # all rows, for hours
     python tests/versions/matrix.py --page                      # writes docs/versions.md anew
+    python tests/versions/matrix.py --newest                    # names releases not yet tried
 
 Each row has an environment of its own, which is deleted afterwards: Ronde is built for its Python,
 the libraries come from pip, and `ronde run -np 2` runs job.py for each of the row's doors. Results
@@ -15,6 +16,7 @@ import argparse
 import datetime
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -68,6 +70,7 @@ def mpi_row(version, *packages):
 
 
 ROWS = (
+    torch_row("2.15.0", "3.11"),
     torch_row("2.14.1", "3.11"),
     torch_row("2.13.0", "3.11"),
     torch_row("2.12.1", "3.11"),
@@ -229,6 +232,34 @@ def table(library, results):
         yield "| " + " | ".join(cells) + " |"
 
 
+OFFERED = ("torch", "tensorflow-cpu", "keras", "numpy")
+
+
+def newest(package):
+    """The newest release that pip offers this Python, or None where pip cannot tell."""
+    asked = [sys.executable, "-m", "pip", "index", "versions", package]
+    try:
+        result = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)
+    except subprocess.TimeoutExpired:
+        return None
+    found = re.match(rf"{package} \(([^+)]+)", result.stdout)
+    return found and found.group(1)
+
+
+def untried(results, offered=newest):
+    """A line for each library whose newest release no row has passed with."""
+    passed = [
+        row["versions"] for row in results.values() if not any(why for why in row["doors"].values())
+    ]
+    for name in OFFERED:
+        tried = {versions[name].split("+")[0] for versions in passed if name in versions}
+        release = offered(name)
+        if release is None:
+            yield f"{name}: pip does not say which release is the newest"
+        elif release not in tried:
+            yield f"{name} {release} is untried"
+
+
 INTRODUCTION = """# Versions that are tested
 
 Each row was installed by pip into an environment of its own. For each column a small job of two
@@ -259,11 +290,15 @@ def main():
     parser.add_argument("--all", action="store_true", help="run all rows")
     parser.add_argument("--list", action="store_true", help="print the rows' names")
     parser.add_argument("--page", action="store_true", help="write docs/versions.md only")
+    parser.add_argument("--newest", action="store_true", help="name releases that nobody has tried")
     parser.add_argument("--wheels", metavar="FOLDER", help="take Ronde's wheels from here")
     arguments = parser.parse_args()
     known = {row.name: row for row in ROWS}
     if arguments.list:
         print(*known, sep="\n")
+        return
+    if arguments.newest:
+        print(*(list(untried(load())) or ["every newest release was tried"]), sep="\n")
         return
     unknown = sorted(set(arguments.rows) - set(known))
     if unknown:

@@ -49,3 +49,17 @@ def test_job_has_a_function_for_each_door():
         [sys.executable, "-c", "import job; print(*job.DOORS)"],
         cwd=matrix.HERE, capture_output=True, text=True, check=True,
     ).stdout.split())  # fmt: skip
+
+
+def test_newest_releases_that_no_row_has_passed_with_are_named():
+    results = {
+        "a": {"versions": {"torch": "2.13.0+cpu", "keras": "3.15.1"}, "doors": {"torch": None}},
+        "b": {"versions": {"torch": "2.14.0", "numpy": "2.4.6"}, "doors": {"torch": "an error"}},
+    }
+    offered = {"torch": "2.14.0", "keras": "3.15.1", "numpy": "2.4.6"}.get
+    said = list(matrix.untried(results, offered))
+    assert said == [
+        "torch 2.14.0 is untried",
+        "tensorflow-cpu: pip does not say which release is the newest",
+        "numpy 2.4.6 is untried",
+    ]
