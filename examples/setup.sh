@@ -92,9 +92,16 @@ install_requirements() {
   echo "$fingerprint" >"$stamp"
 }
 
-# make_venv: .venv with pip, made anew where its interpreter is gone.
+# installation_of PYTHON: its version and where it is installed, which its environments share.
+installation_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2], sys.base_prefix)'; }
+
+# make_venv: .venv with pip. Made anew where its interpreter is gone, or where PYTHON names another.
 make_venv() {
-  "$venv/bin/python" -c 'import pip' 2>/dev/null && return 0
+  if "$venv/bin/python" -c 'import pip' 2>/dev/null; then
+    [ -n "${PYTHON:-}" ] || return 0
+    [ "$(installation_of "$venv/bin/python")" != "$(installation_of "$python")" ] || return 0
+    say "PYTHON=$PYTHON is another than that of .venv: $(installation_of "$venv/bin/python")"
+  fi
   say "Making the virtual environment .venv"
   "$python" -m venv --clear "$venv"
 }
