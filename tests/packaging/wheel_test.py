@@ -116,6 +116,42 @@ def test_the_wheel_runs_in_a_fresh_environment_without_compiler_or_mpi(wheel, tm
     assert "-np" in run(home / "bin" / "horovodrun", "--help", env=bare)
 
 
+# Each brings OpenSSL or BoringSSL of its own; TensorFlow's names are global.
+NEIGHBOURS = {
+    "tensorflow": "tensorflow-cpu==2.21.*",
+    "torch": "torch==2.13.0",
+    "grpc": "grpcio",
+    "psycopg": "psycopg[binary]",
+}
+
+
+@ALL
+@pytest.mark.parametrize("module", NEIGHBOURS)
+def test_the_wheel_works_in_a_process_that_has_imported_another_library_first(
+    wheel, tmp_path, module
+):
+    home = tmp_path / "fresh"
+    venv.create(home, with_pip=True)
+    python = home / "bin" / "python"
+    run(python, "-m", "pip", "install", "--quiet", wheel, NEIGHBOURS[module])
+    script = tmp_path / "script.py"
+    script.write_text(f"import {module}\n{SCRIPT}")
+    settings = {"PATH": f"{home / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    for encryption in ("off", "on"):
+        command = ["run", "-np", "2", "--encryption", encryption, "--", python, script]
+        output = run(home / "bin" / "ronde", *command, env=settings, cwd=tmp_path)
+        assert output.count("works from") == 2
+
+
+@ALL
+def test_no_name_of_libcrypto_is_left_to_other_libraries(wheel, tmp_path):
+    (module,) = (n for n in zipfile.ZipFile(wheel).namelist() if n.startswith("ronde/_core."))
+    zipfile.ZipFile(wheel).extract(module, tmp_path)
+    names = run("nm", "-D", tmp_path / module)
+    assert " T PyInit__core" in names
+    assert not re.findall(r" \w (?:EVP|HMAC|RAND|CRYPTO|OPENSSL|OSSL)\w*", names)
+
+
 def run_by_mpirun(mpirun, python, folder, backend, *options):
     """Two ranks of SCRIPT with that backend. Returns their output."""
     script = folder / "script.py"
