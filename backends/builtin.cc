@@ -47,17 +47,22 @@ struct BackendRow {
   Module module = {};  ///< Where `make` is null: libronde_<name>.so makes the backend.
   std::unique_ptr<Backend> (*make)(BackendDeps&) = nullptr;
   void (*choose)(ModuleSpec&) = nullptr;  ///< Of several modules, the one for this process.
+  const char* remedy = "";                ///< To install the library where the module is used.
 };
 
 /// In the order in which `auto` prefers them.
 constexpr BackendRow kBackends[] = {
     {.name = "shm", .choice = Choice::kAutomatic, .make = make_shm},
     {.name = "tcp", .choice = Choice::kAutomatic, .make = take_tcp},
-    {.name = "gloo", .choice = Choice::kOnRequest, .module = {RONDE_HAVE_GLOO, RONDE_WHY_GLOO}},
+    {.name = "gloo",
+     .choice = Choice::kOnRequest,
+     .module = {RONDE_HAVE_GLOO, RONDE_WHY_GLOO},
+     .remedy = "install Gloo (libgloo0 in Debian and Ubuntu)"},
     {.name = "mpi",
      .choice = Choice::kOnRequest,
      .module = {RONDE_HAVE_MPI, RONDE_WHY_MPI},
-     .choose = choose_mpi_module},
+     .choose = choose_mpi_module,
+     .remedy = "install Open MPI or MPICH (openmpi-bin in Debian and Ubuntu)"},
     {.name = "nccl",
      .choice = Choice::kAutomatic,
      .memory = DeviceKind::kCuda,
@@ -78,8 +83,12 @@ void add_module(Registry& registry, const BackendRow& row, const BackendDeps& de
       .network_interface = listed_interfaces(deps.config.network_interface).front(),
       .kernels = deps.kernels,
       .unprotected = deps.unprotected};
-  auto backend =
-      make_module_backend({row.name, file_of(row.name), options, row.memory}, row.choose);
+  auto backend = make_module_backend({.name = row.name,
+                                      .file = file_of(row.name),
+                                      .options = options,
+                                      .memory = row.memory,
+                                      .remedy = row.remedy},
+                                     row.choose);
   registry.add(guard_encryption(std::move(backend), deps.config.encryption), row.choice);
 }
 

@@ -135,7 +135,12 @@ std::string module_folder() { return own_path().parent_path().string(); }
 
 Result<std::unique_ptr<Backend>> load_module(const ModuleSpec& spec) {
   RONDE_RETURN_IF_ERROR(load_first(spec.library));
-  RONDE_ASSIGN_OR_RETURN(void* factory, load_factory(spec.file, kModuleCreateSymbol));
+  Result<void*> loaded = load_factory(spec.file, kModuleCreateSymbol);
+  if (loaded.status().code() == Code::kUnavailable && !spec.remedy.empty()) {
+    return Status(Code::kUnavailable,
+                  fmt::format("{}; {}", loaded.status().message(), spec.remedy));
+  }
+  RONDE_ASSIGN_OR_RETURN(void* factory, std::move(loaded));
   return std::unique_ptr<Backend>(reinterpret_cast<ModuleCreateFunction*>(factory)(spec.options));
 }
 

@@ -18,6 +18,7 @@ struct ModuleSpec {
   ModuleOptions options;
   DeviceKind memory = DeviceKind::kCpu;  ///< As Backend::memory().
   std::string library = {};  ///< Path of a library to load before the module; empty: none.
+  std::string remedy = {};   ///< To install what the module needs; errors end with it.
 };
 
 /// Folder of the program or library that contains this code, where modules lie; empty if unknown.

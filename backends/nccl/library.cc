@@ -65,7 +65,8 @@ Result<Api> load_api(const std::string& file) {
   if (library == nullptr) library = dlopen(file.c_str(), kFlags);
   if (library == nullptr) {
     const char* const reason = dlerror();  // NOLINT(concurrency-mt-unsafe): per thread in glibc
-    return Status(Code::kUnavailable, fmt::format("NCCL not found: {}", reason));
+    return Status(Code::kUnavailable,
+                  fmt::format("NCCL not found: {}; pip install nvidia-nccl-cu13", reason));
   }
   Symbols symbols(library);
   const Api api = find_all(symbols);

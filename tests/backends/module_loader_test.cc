@@ -29,6 +29,13 @@ TEST_CASE("a module that is not there is unavailable, naming the file") {
   CHECK(backend.status().message().find("libtest_module_absent.so") != std::string::npos);
 }
 
+TEST_CASE("the error of a module that cannot be loaded ends with the remedy") {
+  ModuleSpec absent = spec("libtest_module_absent.so");
+  absent.remedy = "install Echo";
+  const std::string said = load_module(absent).status().message();
+  CHECK(said.substr(said.rfind(';')) == "; install Echo");
+}
+
 TEST_CASE("a library that is no module is refused") {
   CHECK(load_module(spec("libm.so.6")).status().code() == Code::kVersionMismatch);
 }
