@@ -6,7 +6,6 @@ on this host, ssh to others. Nothing here is read from a socket.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import pickle
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ronde._errors import Error, InvalidArgumentError, RankFailure, UnavailableError
+from ronde._pickling import cloudpickle
 
 CALL = "call.pickle"  # the call; RANK.pickle is a rank's answer
 _FAILURE = "failure.json"  # why the launcher gave up
@@ -25,8 +25,7 @@ _PYTHON = "{}.{}".format(*sys.version_info)
 
 def pickler() -> Any:
     """cloudpickle if it is installed, else pickle."""
-    found = importlib.util.find_spec("cloudpickle") is not None
-    return importlib.import_module("cloudpickle") if found else pickle
+    return cloudpickle() or pickle
 
 
 def packed(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:

@@ -6,7 +6,7 @@ they have authenticated each other with the job's secret.
 
 from __future__ import annotations
 
-import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from ronde import _numpy
 from ronde._described import described
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set, rank
+from ronde._pickling import pickled, unpickled
 
 __all__ = ["allgather_object", "broadcast_object"]
 
@@ -29,17 +30,30 @@ def broadcast_object(
 ) -> Any:
     """Gives every rank the root's `obj` (any that can be pickled); the root gets its own back.
 
-    Raises InvalidArgumentError on all ranks if it cannot be pickled.
+    Functions without a name and local classes need cloudpickle on all ranks. Raises
+    InvalidArgumentError on all ranks if it cannot be pickled.
     """
+    return broadcast_pickle(obj, root_rank, name, process_set, pickled, unpickled)
+
+
+def broadcast_pickle(
+    obj: Any,
+    root_rank: int,
+    name: str | None,
+    process_set: ProcessSet,
+    dump: Callable[[Any], bytes],
+    load: Callable[[bytes], Any],
+) -> Any:
+    """As broadcast_object(); the root calls `dump`, which may raise, and the others `load`."""
     at_root = rank() == root_rank
-    data, unfit = _pickled(obj) if at_root else (np.empty(0, np.uint8), 0)
+    data, unfit = _message(obj, dump) if at_root else (np.empty(0, np.uint8), 0)
     mine = np.array([data.size, unfit], np.int64)
     size, unfit = _numpy.broadcast(mine, root_rank, _part(name, "size"), process_set).tolist()
     given = data if at_root else np.empty(size, np.uint8)
     received = _numpy.broadcast(given, root_rank, _part(name, "data"), process_set)
     if unfit:
         raise _unfit("broadcast_object", root_rank, received)
-    return obj if at_root else pickle.loads(received.tobytes())
+    return obj if at_root else load(received.tobytes())
 
 
 @described
@@ -48,29 +62,30 @@ def allgather_object(
 ) -> list[Any]:
     """Returns the objects of all ranks of the set, in order of rank, on each of them.
 
-    Raises InvalidArgumentError on all ranks if one object cannot be pickled.
+    Functions without a name and local classes need cloudpickle on all ranks. Raises
+    InvalidArgumentError on all ranks if one object cannot be pickled.
     """
-    data, unfit = _pickled(obj)
+    data, unfit = _message(obj, pickled)
     mine = np.array([[data.size, unfit]], np.int64)
     sizes, unfits = _numpy.allgather(mine, _part(name, "size"), process_set).T
     everything = _numpy.allgather(data, _part(name, "data"), process_set)
     parts = np.split(everything, np.cumsum(sizes)[:-1])
     for place in np.flatnonzero(unfits):
         raise _unfit("allgather_object", process_set.ranks[place], parts[place])
-    return [pickle.loads(part.tobytes()) for part in parts]
+    return [unpickled(part.tobytes()) for part in parts]
 
 
-def _pickled(obj: Any) -> tuple[NDArray[np.uint8], int]:
+def _message(obj: Any, dump: Callable[[Any], bytes]) -> tuple[NDArray[np.uint8], int]:
     """(the pickled object, 0), or (an error text, 1): other ranks always wait for a message."""
     try:
-        return np.frombuffer(pickle.dumps(obj), np.uint8), 0
-    except Exception as error:  # the kinds of errors depend on the object
-        return np.frombuffer(f"{type(error).__name__}: {error}".encode(), np.uint8), 1
+        return np.frombuffer(dump(obj), np.uint8), 0
+    except InvalidArgumentError as error:
+        return np.frombuffer(str(error).encode(errors="replace"), np.uint8), 1
 
 
 def _unfit(call: str, of_rank: int, said: NDArray[np.uint8]) -> InvalidArgumentError:
-    text = said.tobytes().decode()
-    return InvalidArgumentError(f"{call}: the object of rank {of_rank} cannot be pickled: {text}")
+    text = said.tobytes().decode().replace("the object", f"the object of rank {of_rank}", 1)
+    return InvalidArgumentError(f"{call}: {text}")
 
 
 def _part(name: str | None, part: str) -> str | None:

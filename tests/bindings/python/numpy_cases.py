@@ -1,8 +1,12 @@
 """Cases for the NumPy collectives; run on several ranks by numpy_test.py."""
 
+import threading
+from unittest import mock
+
 import numpy as np
 import pytest
 import ronde
+from ronde import _pickling
 
 DTYPES = ["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
 OPS = {
@@ -288,13 +292,37 @@ def case_objects_travel():
 
 def case_an_object_that_cannot_be_pickled_is_an_error_on_all_ranks():
     last = ronde.size() - 1
-    mine = (lambda: 3) if ronde.rank() == last else "plain"
-    said = f"the object of rank {last} cannot be pickled: .*lambda"
+    mine = threading.Lock() if ronde.rank() == last else "plain"
+    said = f"the object of rank {last} cannot be pickled: it is a _thread.lock; .*cannot pickle"
     with pytest.raises(ronde.InvalidArgumentError, match=f"broadcast_object: {said}"):
         ronde.broadcast_object(mine, last, name="unpicklable")
     with pytest.raises(ronde.InvalidArgumentError, match=f"allgather_object: {said}"):
         ronde.allgather_object(mine)
     case_objects_travel()
+
+
+def case_lambdas_and_local_classes_travel_by_cloudpickle():
+    pytest.importorskip("cloudpickle")
+
+    class Local:
+        def __init__(self, value):
+            self.value = value
+
+    root = ronde.size() - 1
+    me = ronde.rank()
+    mine = (lambda x: x + me, Local(me))
+    function, local = ronde.broadcast_object(mine, root)
+    assert (function(1), local.value) == (1 + root, root)
+    found = ronde.allgather_object({"f": mine[0], "of": mine[1]})
+    assert [one["f"](2) for one in found] == [2 + r for r in range(ronde.size())]
+    assert [one["of"].value for one in found] == list(range(ronde.size()))
+
+
+def case_without_cloudpickle_the_error_says_what_to_install():
+    with mock.patch.object(_pickling, "cloudpickle", return_value=None):
+        said = r"it is a function; .*cloudpickle can pickle lambdas and local classes: install it"
+        with pytest.raises(ronde.InvalidArgumentError, match=said):
+            ronde.broadcast_object(lambda: 3, 0)
 
 
 def case_what_is_no_handle_is_a_clear_error():
