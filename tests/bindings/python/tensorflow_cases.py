@@ -366,10 +366,16 @@ def case_xla_is_refused_while_tracing():
 
 
 def case_sync_batch_normalization_equals_the_joined_batch():
+    for options in ({}, {"scale": False, "center": False}, {"center": False}, {"scale": False}):
+        check_sync_batch_normalization(options)
+
+
+def check_sync_batch_normalization(options):
     parts = [np.random.default_rng(r).normal(r, 1 + r, (2 + r, 3)) for r in range(hvd.size())]
     whole = tf.constant(np.concatenate(parts).astype("f"))
     mine = tf.constant(parts[hvd.rank()].astype("f"))
-    reference, layer = keras.layers.BatchNormalization(), hvd.SyncBatchNormalization()
+    reference = keras.layers.BatchNormalization(**options)
+    layer = hvd.SyncBatchNormalization(**options)
 
     def run(norm, x):
         with tf.GradientTape() as tape:

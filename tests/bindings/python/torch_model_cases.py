@@ -17,6 +17,11 @@ def shares(*shape, dtype=torch.float32):
     return whole.split(counts)[hvd.rank()].clone(), whole
 
 
+NORMS = [{}, {"affine": False}, {"track_running_stats": False, "momentum": None}]
+if "bias" in inspect.signature(nn.BatchNorm1d).parameters:  # torch 2.1
+    NORMS += [{"bias": False}, {"bias": False, "track_running_stats": False}]
+
+
 def norms(channels, **options):
     """A SyncBatchNorm, and torch's own for the whole batch."""
     made = [hvd.SyncBatchNorm(channels, **options), nn.BatchNorm1d(channels, **options)]
@@ -24,7 +29,8 @@ def norms(channels, **options):
     if made[0].affine:
         with torch.no_grad():
             made[0].weight.uniform_(0.5, 2)
-            made[0].bias.normal_()
+            if made[0].bias is not None:
+                made[0].bias.normal_()
         made[1].load_state_dict(made[0].state_dict())
     return made
 
@@ -65,14 +71,23 @@ def case_sync_batch_norm_equals_one_process_with_all_of_the_batch():
     check_norm((3, 5), dtype=torch.float32, tolerance=1e-5)
 
 
+def case_sync_batch_norm_has_every_option_of_torchs():
+    for options in NORMS:
+        check_norm((3, 2), **options)
+
+
 def case_sync_batch_norm_takes_empty_batches_and_half_precision():
-    norm = hvd.SyncBatchNorm(3)
-    mine = torch.randn(0 if hvd.rank() == 0 else 4, 3, requires_grad=True)
-    output = norm(mine)
-    assert output.shape == mine.shape
-    output.sum().backward()
-    half = hvd.SyncBatchNorm(3)(torch.randn(4, 3).to(torch.bfloat16))
-    assert half.dtype == torch.bfloat16
+    for options in NORMS:
+        norm = hvd.SyncBatchNorm(3, **options)
+        mine = torch.randn(0 if hvd.rank() == 0 else 4, 3, requires_grad=True)
+        output = norm(mine)
+        assert output.shape == mine.shape
+        output.sum().backward()
+        for dtype in (torch.bfloat16, torch.float16):
+            half = torch.randn(4, 3).to(dtype).requires_grad_()
+            output = norm(half)
+            output.sum().backward()
+            assert output.dtype == half.grad.dtype == dtype
 
 
 def case_sync_batch_norm_says_what_is_wrong():

@@ -22,7 +22,8 @@ class SyncBatchNorm(_BatchNorm):
     Shapes: input and output (N, C) or (N, C, ...), C being num_features; N may differ between
     ranks, and be 0 on some. Outputs and gradients equal those of one process with the joined batch.
     All ranks must call it equally often, in the same order. Running statistics are the same on
-    all ranks. In evaluation mode nothing is communicated.
+    all ranks. In evaluation mode nothing is communicated, except by a layer without running
+    statistics: there those of all ranks' batches count, as in training.
     Raises InvalidArgumentError (a ValueError) if all ranks together have one value per channel.
     """
 
@@ -109,9 +110,11 @@ class _Normalize(torch.autograd.Function):
         normal = (x - _per_channel(mean, x)) * _per_channel(scale, x)
         output = normal
         if weight is not None:
-            output = normal * _per_channel(weight.to(x.dtype), x) + _per_channel(bias, x)
+            output = normal * _per_channel(weight.to(x.dtype), x)
+        if bias is not None:
+            output = output + _per_channel(bias.to(x.dtype), x)
         ctx.save_for_backward(input, weight, mean, scale)
-        ctx.count = count
+        ctx.count, ctx.bias_type = count, None if bias is None else bias.dtype
         ctx.mark_non_differentiable(mean, variance)
         return output.to(input.dtype), mean, variance, count
 
@@ -128,7 +131,6 @@ class _Normalize(torch.autograd.Function):
         shift, slope = (_per_channel(part / ctx.count, x) for part in both)
         factor = scale if weight is None else scale * weight.to(scale.dtype)
         to_input = (back - shift - normal * slope) * _per_channel(factor, x)
-        if weight is None:
-            return to_input.to(input.dtype), None, None, None
-        to_bias, to_weight = own.to(weight.dtype)
+        to_weight = None if weight is None else own[1].to(weight.dtype)
+        to_bias = None if ctx.bias_type is None else own[0].to(ctx.bias_type)
         return to_input.to(input.dtype), to_weight, to_bias, None
