@@ -13,6 +13,9 @@ class ArrayKind(Protocol):
     def is_plain(self, array: Any) -> bool:
         """True if its values are bytes that can be copied as they are."""
 
+    def is_writeable(self, array: Any) -> bool:
+        """True if copy() can write to it."""
+
     def form(self, array: Any) -> tuple[Any, ...]:
         """(the kind's name, ...); it can be compared and pickled."""
 
@@ -34,6 +37,9 @@ class _NumpyKind:
 
     def is_plain(self, array: Any) -> bool:
         return not array.dtype.hasobject
+
+    def is_writeable(self, array: Any) -> bool:
+        return bool(array.flags.writeable)
 
     def form(self, array: Any) -> tuple[Any, ...]:
         return "numpy", array.dtype, array.shape
@@ -60,6 +66,15 @@ def register_kind(name: str, array_type: type, kind: ArrayKind) -> None:
     ARRAY_KINDS[array_type] = KINDS_BY_NAME[name] = kind
 
 
+def kind_of(value: Any) -> ArrayKind | None:
+    """The kind of an array, also of a class derived from a known one; None for other objects."""
+    for base in type(value).__mro__:
+        if base in ARRAY_KINDS:
+            return ARRAY_KINDS[base]
+    return None
+
+
 def clone(array: Any) -> Any:
     """A copy of an array of a known kind, in memory of its own."""
-    return ARRAY_KINDS[type(array)].clone(array)
+    kind: Any = kind_of(array)
+    return kind.clone(array)

@@ -6,7 +6,6 @@ A new copy is written over the older one, so that the newest stays whole until t
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,8 +15,7 @@ from ronde import _core, _epochs
 from ronde._array_kinds import clone
 from ronde._copy_memory import Filling, Layout, PrivateMemory, pack, unpack
 from ronde._errors import Error, InternalError
-
-Keep = Callable[[Any], Any]  # gives a copy its own array for one of the live value
+from ronde._nested import Keep
 
 _TEXT_STEP = 4096  # bytes
 
@@ -231,21 +229,3 @@ class Copies:
 
 
 _sharing: Copies | None = None  # one state has shared copies
-
-
-def copied(value: Any, keep: Keep = clone) -> Any:
-    """A copy of containers and arrays with all they contain; other objects themselves."""
-    kind = type(value)
-    if kind in (dict, OrderedDict):
-        return kind((key, copied(item, keep)) for key, item in value.items())
-    if kind is defaultdict:
-        return defaultdict(value.default_factory, {k: copied(v, keep) for k, v in value.items()})
-    if kind in (list, tuple, set, frozenset):
-        return kind(copied(item, keep) for item in value)
-    if kind is deque:
-        return deque((copied(item, keep) for item in value), value.maxlen)
-    if kind is np.ndarray:
-        return keep(value)
-    if isinstance(value, (np.ndarray, bytearray)):
-        return value.copy()
-    return value

@@ -22,9 +22,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ronde import _numpy
-from ronde._copies import Keep, Part
+from ronde._copies import Part
 from ronde._errors import InvalidArgumentError
 from ronde._job import init, rank, shutdown
+from ronde._nested import Keep
 from ronde._objects import broadcast_object
 from ronde._samplers import ExactSampler
 from ronde.common import elastic as _common

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from ronde import _copies, _core, _epochs
 from ronde._array_kinds import clone
-from ronde._copies import Copies, Part, copied
+from ronde._copies import Copies, Part
+from ronde._nested import copied
 
 
 class Live:

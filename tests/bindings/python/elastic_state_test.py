@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+from collections import deque
 
 import numpy as np
 import pytest
@@ -25,6 +26,23 @@ def test_objects_go_back_to_the_last_commit_with_what_they_contain():
     state.losses.clear()
     state.restore()
     assert state.losses == [1.0, 0.25]
+
+
+def test_containers_and_arrays_are_set_in_place():
+    losses, table, seen = [1.0], {"a": np.zeros(2)}, deque([1], maxlen=2)
+    state = ObjectState(losses=losses, table=table, seen=seen, same=losses)
+    array = table["a"]
+    for change in (state.restore, state.sync):
+        losses.append(0.5)
+        table["b"], array[0] = 3, 7
+        seen.extend([2, 3])
+        change()
+        assert state.losses is losses
+        assert state.table is table
+        assert state.seen is seen
+        assert table["a"] is array
+        assert state.same is not None
+    assert (losses, table["b"], array[0], seen.maxlen) == ([1.0, 0.5], 3, 7, 2)
 
 
 def test_sync_sends_values_as_they_are_and_saves_them():

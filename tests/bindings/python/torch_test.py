@@ -15,6 +15,7 @@ FILES = (
     "torch_error_cases.py",
     "torch_float8_cases.py",
     "torch_weight_cases.py",
+    "torch_state_cases.py",
     "torch_adasum_cases.py",
 )
 

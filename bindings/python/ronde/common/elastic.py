@@ -19,9 +19,10 @@ from ronde._changes import (
     notification_manager,
 )
 from ronde._checkpoint import Checkpoints
-from ronde._copies import Copies, Keep, Part, copied
+from ronde._copies import Copies, Part
 from ronde._errors import InvalidArgumentError
 from ronde._marks import mark_commit
+from ronde._nested import Keep, copied, set_in_place
 from ronde._own_state import OwnState, report_orphans
 from ronde._redundancy import made_redundancy
 from ronde._training_loop import run_fn
@@ -181,7 +182,8 @@ class State:
 class ObjectState(State):
     """A state of Python objects: each keyword argument is an attribute of that name.
 
-    Copies hold containers and arrays by value, other objects by reference.
+    Copies hold containers and arrays by value, other objects by reference. restore() and sync() set
+    containers and arrays in place.
     """
 
     _own: frozenset[str]  # names of attributes that belong to this rank alone
@@ -245,8 +247,9 @@ class ObjectState(State):
         return {name: copied(getattr(self, name), keep) for name in self._own_names}
 
     def _put_objects(self, values: dict[str, Any]) -> None:
-        for name, value in values.items():
-            setattr(self, name, copied(value))
+        live = {name: getattr(self, name, None) for name in values}
+        for name, value in set_in_place(live, values).items():
+            setattr(self, name, value)
 
     @property
     def _saved_state(self) -> dict[str, Any]:

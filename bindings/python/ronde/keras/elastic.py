@@ -8,11 +8,14 @@ from typing import Any
 import keras
 import numpy as np
 
-from ronde._copies import Keep, Part
+from ronde._copies import Part
 from ronde._errors import InvalidArgumentError
+from ronde._nested import Keep
 from ronde._samplers import ExactSampler
 from ronde.elastic import ObjectState, run
 from ronde.keras._backend import broadcast_variables
+from ronde.keras._epoch_length import forget_limit, limit_next_epoch
+from ronde.keras._undistributed import warn_if_undistributed
 
 __all__ = [
     "CommitStateCallback",
@@ -103,6 +106,7 @@ class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Begins to count anew: ranks that have joined begin then."""
+        warn_if_undistributed(self.model)
         self.batches_remaining = self.batches_per_commit
 
     def on_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -122,13 +126,17 @@ class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
 
 class UpdateBatchStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
-    """Keeps `state.batch`, the batch of the epoch; shortens an epoch that goes on after a reset."""
+    """Keeps `state.batch`, the number of the epoch's batches that are done.
+
+    An epoch that goes on after a reset has the remaining batches alone.
+    """
 
     def __init__(self, state: Any) -> None:
         """state: has the attribute `batch`."""
         super().__init__()
         self.state = state
         self.steps_per_epoch: int | None = None
+        self._done_before = 0  # batches of this epoch, before fit() was called
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Begins anew."""
@@ -136,18 +144,24 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Leaves out the batches that were done before a reset."""
-        if self.params.get("steps"):
-            if self.steps_per_epoch is None:
-                self.steps_per_epoch = self.params.get("steps")
-            self.params["steps"] = (self.steps_per_epoch or 0) - self.state.batch
+        self._done_before = self.state.batch
+        if not self.params.get("steps"):
+            return
+        if self.steps_per_epoch is None:
+            self.steps_per_epoch = self.params.get("steps")
+        remaining = max((self.steps_per_epoch or 0) - self.state.batch, 0)
+        self.params["steps"] = remaining
+        if self.state.batch:
+            limit_next_epoch(remaining)
 
     def on_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Sets the batch."""
-        self.state.batch = batch
+        """Counts the batch."""
+        self.state.batch = self._done_before + batch + 1
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Begins the next epoch at its first batch."""
-        self.state.batch = 0
+        self.state.batch = self._done_before = 0
+        forget_limit()
 
 
 class UpdateEpochStateCallback(keras.callbacks.Callback):  # type: ignore[misc]

@@ -9,8 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from ronde import _numpy
-from ronde._copies import Keep, Part
+from ronde._copies import Part
 from ronde._errors import InvalidArgumentError
+from ronde._nested import Keep
 from ronde._samplers import ExactSampler
 from ronde.elastic import ObjectState, run
 from ronde.keras.elastic import KerasState as TensorFlowKerasState

@@ -52,6 +52,15 @@ def _check(tensor: torch.Tensor) -> None:
         raise InvalidArgumentError(f"{tensor.dtype} is not supported; allowed: {allowed}")
 
 
+def can_move(tensor: torch.Tensor) -> bool:
+    """True if this build can move the tensor."""
+    try:
+        _check(tensor)
+    except InvalidArgumentError:
+        return False
+    return True
+
+
 def check_tensors(tensors: Iterable[torch.Tensor]) -> None:
     """Raises InvalidArgumentError unless this build can move all of them."""
     for tensor in tensors:

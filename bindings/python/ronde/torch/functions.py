@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ from ronde import _numpy
 from ronde._described import described
 from ronde._errors import InvalidArgumentError, MismatchError
 from ronde._job import ProcessSet, global_process_set, rank, size
-from ronde._objects import allgather_object, broadcast_object
+from ronde._objects import allgather_object, broadcast_object, broadcast_pickle
+from ronde._pickling import pickled
+from ronde.torch._optimizer_state import TensorsApart, put_state
 from ronde.torch.mpi_ops import broadcast_async_
 
 __all__ = [
@@ -32,16 +34,21 @@ _one_thread = threading.Lock()
 def broadcast_parameters(params: Any, root_rank: int) -> None:
     """Gives every rank the root's parameters, in place.
 
-    params: model.state_dict(), model.named_parameters(), or a list of tensors; the same names and
-    shapes on all ranks. root_rank: a rank of the job. Threads take turns; the order of threads must
-    be the same on all ranks.
+    params: model.state_dict(), model.named_parameters(), a list of tensors, or the model; the same
+    names and shapes on all ranks. Other values of a state_dict are not sent: they must be the same
+    on all ranks. root_rank: a rank of the job. Threads take turns; the order of threads must be the
+    same on all ranks.
     Raises InvalidArgumentError (a ValueError) for anything else, and on all ranks MismatchError
     naming the first difference.
     """
-    named = _named_tensors(params)
+    named = _named_values(params)
     with _one_thread:
         _check_alike(named, root_rank)
-        pairs = [(name and f"parameter.{name}", tensor) for name, tensor in named]
+        pairs = [
+            (name and f"parameter.{name}", value)
+            for name, value in named
+            if isinstance(value, torch.Tensor)
+        ]
         broadcast_tensors(pairs, root_rank)
 
 
@@ -57,14 +64,14 @@ def broadcast_tensors(
         handle.wait()
 
 
-def _check_alike(named: list[tuple[str | None, torch.Tensor]], root_rank: int) -> None:
+def _check_alike(named: list[tuple[str | None, Any]], root_rank: int) -> None:
     """Raises MismatchError on all ranks unless they have the same names, shapes and dtypes.
 
     Otherwise a rank would wait for a tensor that another one does not have.
     """
     if size() == 1 or not 0 <= root_rank < size():  # broadcast refuses these
         return
-    mine = [_described(name, tensor) for name, tensor in named]
+    mine = [_described(name, value) for name, value in named]
     digest = hashlib.sha256("\n".join(mine).encode()).digest()
     digests = _numpy.allgather(np.frombuffer(digest, np.uint8)[None], "broadcast_parameters.digest")
     if (digests == digests[0]).all():
@@ -77,52 +84,46 @@ def _check_alike(named: list[tuple[str | None, torch.Tensor]], root_rank: int) -
                 raise MismatchError(
                     f"broadcast_parameters: number {place} is {found} on rank {other}, but "
                     f"{of_root} on rank {root_rank}, the root; all ranks must give the same names, "
-                    "shapes and dtypes, from several threads in the same order"
+                    "shapes and dtypes, from several threads in the same order; values that are no "
+                    "tensors must be the same, too: broadcast_object() sends them"
                 )
 
 
-def _described(name: str | None, tensor: torch.Tensor) -> str:
-    kind = f"{str(tensor.dtype)[6:]}{list(tensor.shape)}"
+def _described(name: str | None, value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        kind = f"{str(value.dtype)[6:]}{list(value.shape)}"
+    elif isinstance(value, (bool, int, float, complex, str, torch.dtype, torch.Size)):
+        kind = repr(value)
+    else:
+        digest = hashlib.sha256(pickled(value)).hexdigest()
+        kind = f"a {type(value).__name__} of the pickle {digest[:12]}"
     return f'"{name}" {kind}' if name else kind
 
 
-def _named_tensors(params: Any) -> list[tuple[str | None, torch.Tensor]]:
-    """(name or None, tensor) of each parameter, in an order that is the same on all ranks."""
+def _named_values(params: Any) -> list[tuple[str | None, Any]]:
+    """(name or None, value) of each parameter, in an order that is the same on all ranks."""
+    if isinstance(params, torch.nn.Module):
+        params = params.state_dict()
     if isinstance(params, Mapping):
         pairs: list[Any] = sorted(params.items())
     elif isinstance(params, Iterable) and not isinstance(params, torch.Tensor):
         pairs = [p if isinstance(p, tuple) else (None, p) for p in params]
+        _check_tensors(pairs)
     else:
         raise InvalidArgumentError(
             "expected a state_dict, named parameters, or a list of tensors, "
             f"not {type(params).__name__}"
         )
-    found = [(name, value) for name, value in pairs if value is not None]
-    for name, value in found:
-        if not isinstance(value, torch.Tensor):
-            raise InvalidArgumentError(f"parameter {name} is no tensor but {type(value).__name__}")
-    return found
+    return [(name, value) for name, value in pairs if value is not None]
 
 
-class _EmptyTensor:
-    """Replaces a tensor in a structure that is sent as an object."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
-
-    def empty(self) -> torch.Tensor:
-        return torch.empty(self.shape, dtype=self.dtype)
-
-
-def _replace(value: Any, wanted: type, replacement: Callable[[Any], Any]) -> Any:
-    """A copy of nested dicts, lists and tuples with every `wanted` replaced, in order."""
-    if isinstance(value, wanted):
-        return replacement(value)
-    if isinstance(value, dict):
-        return {key: _replace(item, wanted, replacement) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_replace(item, wanted, replacement) for item in value)
-    return value
+def _check_tensors(pairs: list[Any]) -> None:
+    for name, value in pairs:
+        if value is not None and not isinstance(value, torch.Tensor):
+            what = "a parameter" if name is None else f"parameter {name}"
+            raise InvalidArgumentError(
+                f"{what} is no tensor but {type(value).__name__}; give model.state_dict()"
+            )
 
 
 @described
@@ -131,31 +132,40 @@ def broadcast_optimizer_state(
 ) -> None:
     """Gives every rank the root's optimizer state and options (learning rate, ...), in place.
 
-    Works for every torch optimizer, also before its first step. `model` is accepted for Horovod
-    scripts and not needed. Raises InvalidArgumentError for other objects.
+    Works for every torch optimizer, also before its first step. Groups, their lists and tensors
+    stay the same objects, so schedulers made before go on. `model` is accepted for Horovod scripts
+    and not needed. Raises InvalidArgumentError for other objects; on all ranks MismatchError if the
+    groups differ in their numbers of parameters.
     """
     del model
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InvalidArgumentError(
             f"expected a torch.optim.Optimizer, not {type(optimizer).__name__}"
         )
-    at_root = rank() == root_rank
-    state: Any = optimizer.state_dict() if at_root else None
-    tensors: list[torch.Tensor] = []
-
-    def take(tensor: torch.Tensor) -> _EmptyTensor:
-        tensors.append(tensor.detach())
-        return _EmptyTensor(tensor)
-
-    def make(blank: _EmptyTensor) -> torch.Tensor:
-        tensors.append(blank.empty())
-        return tensors[-1]
-
-    structure = broadcast_object(
-        _replace(state, torch.Tensor, take) if at_root else None, root_rank
+    _check_groups(optimizer, root_rank)
+    sent = TensorsApart(optimizer)
+    state = broadcast_pickle(
+        optimizer.state_dict() if rank() == root_rank else None,
+        root_rank,
+        None,
+        global_process_set,
+        sent.pickled,
+        sent.unpickled,
     )
-    if not at_root:
-        state = _replace(structure, _EmptyTensor, make)
-    broadcast_tensors([(None, tensor) for tensor in tensors], root_rank)
-    if not at_root:
-        optimizer.load_state_dict(state)
+    broadcast_tensors([(None, tensor) for tensor in sent.tensors], root_rank)
+    if rank() != root_rank:
+        put_state(optimizer, state)
+
+
+def _check_groups(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
+    """Raises MismatchError on all ranks unless they have as many parameters in each group."""
+    if size() == 1 or not 0 <= root_rank < size():  # broadcast_object refuses these
+        return
+    sizes = allgather_object([len(group["params"]) for group in optimizer.param_groups])
+    for other, found in enumerate(sizes):
+        if found != sizes[root_rank]:
+            raise MismatchError(
+                f"broadcast_optimizer_state: the optimizer's groups have {found} parameters on "
+                f"rank {other}, but {sizes[root_rank]} on rank {root_rank}, the root; all ranks "
+                "must give the same parameters"
+            )

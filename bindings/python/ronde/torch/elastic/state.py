@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 
-from ronde._array_kinds import clone, register_kind
-from ronde._copies import Copies, Keep, Part, copied
+from ronde._copies import Copies, Part
 from ronde._errors import InvalidArgumentError
 from ronde._job import rank
+from ronde._nested import Keep, copied
 from ronde._samplers import ExactSampler
 from ronde.common.elastic import ObjectState
+from ronde.torch._optimizer_state import put_state
 from ronde.torch.elastic import _dcp
 from ronde.torch.elastic.sampler import ElasticSampler
 from ronde.torch.functions import (
@@ -32,47 +33,6 @@ __all__ = [
     "get_handler_registry",
     "set_handler_registry",
 ]
-
-
-class _TensorKind:
-    """Dense tensors on any device; their copies are on the host."""
-
-    def is_plain(self, array: Any) -> bool:
-        return array.layout is torch.strided and not array.is_quantized
-
-    def form(self, array: Any) -> tuple[Any, ...]:
-        return "torch", array.dtype, tuple(array.shape)
-
-    def size_bytes(self, array: Any) -> int:
-        return int(array.numel() * array.element_size())
-
-    def view(self, memory: memoryview, form: tuple[Any, ...]) -> Any:
-        _, dtype, shape = form
-        if not memory:
-            return torch.empty(shape, dtype=dtype)
-        return torch.frombuffer(memory, dtype=dtype).reshape(shape)
-
-    def copy(self, target: Any, array: Any) -> None:
-        target.copy_(array)
-
-    def clone(self, array: Any) -> Any:
-        return array.clone()
-
-
-register_kind("torch", torch.Tensor, _TensorKind())
-
-
-def _copied(value: Any, keep: Keep = clone) -> Any:
-    """A copy of nested containers and tensors."""
-    if isinstance(value, torch.Tensor):
-        given = value.detach()
-        return keep(given) if type(given) is torch.Tensor else given.clone()
-    if isinstance(value, dict):
-        return {key: _copied(item, keep) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        items = [_copied(item, keep) for item in value]
-        return items if isinstance(value, list) else tuple(items)
-    return copied(value, keep)
 
 
 class StateHandler:
@@ -153,7 +113,7 @@ class _CopyingHandler(StateHandler):
         self.copies = copies
 
     def _take(self, keep: Keep) -> Any:
-        return _copied(self.value.state_dict(), keep)
+        return copied(self.value.state_dict(), keep)
 
     def _put(self, saved: Any) -> None:
         self.value.load_state_dict(saved)
@@ -192,8 +152,7 @@ class OptimizerStateHandler(_CopyingHandler):
     """State and options of an optimizer."""
 
     def _put(self, saved: Any) -> None:
-        # It would keep tensors of the copy as its own.
-        self.value.load_state_dict(_copied(saved))
+        put_state(self.value, saved)
 
     def sync(self) -> None:
         """Broadcasts the state's tensors and the options."""
@@ -321,9 +280,6 @@ class TorchState(ObjectState):
                 handler.root = root
                 handler.sync()
         super()._broadcast(root)
-
-    def _snapshot(self) -> Any:
-        return [_copied(self._copies.newest(part.name)) for part in self._common_parts()]
 
     def _checkpoint_formats(self) -> list[str]:
         return ["dcp", "ronde"] if _dcp.available() else ["ronde"]
