@@ -94,12 +94,12 @@ def fitted(state, epochs=2, batches_per_commit=1, **options):
 
 def case_callbacks_count_epochs_and_batches():
     commits = fitted(Recorded(), steps_per_epoch=3)
-    assert commits == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 0), (1, 1), (1, 2), (2, 0)]
+    assert commits == [(0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0)]
 
 
 def case_callbacks_commit_after_some_batches():
     commits = fitted(Recorded(), steps_per_epoch=4, batches_per_commit=3, epochs=1)
-    assert commits == [(0, 2), (1, 0)]
+    assert commits == [(0, 3), (1, 0)]
 
 
 def case_epochs_go_on_after_a_reset():
@@ -120,6 +120,49 @@ def case_a_reset_shortens_the_epoch_in_keras_params():
     callback.on_epoch_end(0)
     callback.on_epoch_begin(1)
     assert callback.params["steps"] == 5
+
+
+class Counting(keras.callbacks.Callback):
+    """Counts the batches of each epoch."""
+
+    def __init__(self, counts):
+        super().__init__()
+        self.counts = counts
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.counts.append(0)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.counts[-1] += 1
+
+
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return 5
+
+    def __getitem__(self, place):
+        return np.ones((2, 2)), np.zeros((2, 3))
+
+
+def case_an_epoch_that_goes_on_runs_the_remaining_batches_alone():
+    arrays = (np.ones((10, 2)), np.zeros((10, 3)))
+    endless = tf.data.Dataset.from_tensor_slices(arrays).repeat().batch(2)
+    known = tf.data.Dataset.from_tensor_slices(arrays).batch(2)
+    for data, options in [
+        (endless, {"steps_per_epoch": 5}),
+        (known, {}),
+        (Batches(), {}),
+        (Batches(workers=2), {}),
+        (arrays, {"batch_size": 2}),
+    ]:
+        for done, expected in [(0, [5, 5, 5]), (3, [2, 5, 5]), (5, [0, 5, 5])]:
+            state, counts = Recorded(), []
+            state.batch = done
+            callbacks = [elastic.UpdateBatchStateCallback(state), Counting(counts)]
+            given = data if isinstance(data, tuple) else (data,)
+            made_state().model.fit(*given, epochs=3, verbose=0, callbacks=callbacks, **options)
+            assert counts == expected, (data, counts)
+            assert state.batch == 0
 
 
 def case_variables_are_synced_and_restored():

@@ -218,6 +218,88 @@ def case_fit_with_all_callbacks_learns_the_same_everywhere():
         all_same(weight, model.get_weights(), 0)
 
 
+def averaged(logs):
+    hvk.callbacks.MetricAverageCallback().on_epoch_end(0, logs)
+    return logs
+
+
+def case_metrics_of_every_kind_are_averaged():
+    me = hvd.rank()
+    mean = mean_over_ranks(float)
+    found = averaged(
+        {
+            "loss": me,
+            "f1": np.array([me, 2 * me], np.float32),
+            "matrix": tf.constant([[me, 0.0]]),
+            "by_class": {"a": np.float32(me), "b": [me, 1], "said": "yes"},
+            "note": "same",
+            "nothing": None,
+            "right": me == 0,
+        }
+    )
+    assert found["loss"] == mean
+    assert type(found["loss"]) is float
+    same(found["f1"], [mean, 2 * mean])
+    same(found["matrix"], [[mean, 0]])
+    same(found["by_class"]["b"], [mean, 1])
+    assert (found["by_class"]["a"], found["by_class"]["said"]) == (mean, "yes")
+    assert (found["note"], found["nothing"]) == ("same", None)
+    same(found["right"], 1 / hvd.size())
+    assert averaged({"said": "yes"}) == {"said": "yes"}
+    assert averaged({}) == {}
+
+
+def case_metrics_that_some_ranks_lack_are_an_error_on_all_ranks():
+    lacking = {"loss": 1.0, **({"val_loss": 2.0} if hvd.rank() else {})}
+    said = r"'val_loss' is a number on rank 1, but no number on rank 0"
+    with pytest.raises(ronde.MismatchError, match=said):
+        averaged(lacking)
+    with pytest.raises(ronde.MismatchError, match=r"'f1' is an array \[2\] on rank 1, .*\[1\] on"):
+        averaged({"f1": np.ones(1 + min(hvd.rank(), 1))})
+
+
+def case_fit_averages_a_metric_that_is_a_vector():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, activation="softmax")])
+    metric = keras.metrics.F1Score(average=None, name="f1")
+    model.compile(
+        hvk.DistributedOptimizer(keras.optimizers.SGD(0.1)),
+        "categorical_crossentropy",
+        metrics=[metric],
+    )
+    x, y = batch_of(hvd.rank())[0], np.eye(2, dtype="f")[[0, 1, hvd.rank() % 2, 0]]
+    callbacks = [hvk.callbacks.MetricAverageCallback()]
+    history = model.fit(x, y, verbose=0, callbacks=callbacks).history
+    assert history["f1"][0].shape == (2,)
+    for other in hvd.allgather_object(history):
+        same(other["f1"][0], history["f1"][0])
+
+
+def case_a_model_that_is_not_distributed_is_a_warning_on_rank_0_once():
+    from ronde.keras import _undistributed
+
+    class OwnStep(keras.Sequential):
+        def train_step(self, data):
+            return {"loss": tf.reduce_mean(self(data[0]))}
+
+    def warnings_of(model, optimizer):
+        model.compile(optimizer, "mse")
+        callbacks = [hvk.callbacks.BroadcastGlobalVariablesCallback(0)]
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            model.fit(*batch_of(0), verbose=0, callbacks=callbacks)
+        return [str(one.message) for one in seen if "compiled with a plain" in str(one.message)]
+
+    _undistributed._Warned.once = False
+    own = OwnStep([keras.Input((3,)), keras.layers.Dense(1)])
+    assert not warnings_of(own, "sgd")
+    assert not warnings_of(small_model(), hvk.DistributedOptimizer(keras.optimizers.SGD(0.1)))
+    said = warnings_of(small_model(), "sgd")
+    assert len(said) == (hvd.rank() == 0)
+    assert all("plain SGD: each rank trains" in text for text in said)
+    assert all("hvd.DistributedOptimizer(SGD(...))" in text for text in said)
+    assert not warnings_of(small_model(), "sgd")
+
+
 def case_a_model_that_is_built_by_its_first_batch_is_broadcast_after_it():
     keras.utils.set_random_seed(hvd.rank())
     model = keras.Sequential([keras.layers.Dense(1)])

@@ -12,7 +12,9 @@ from ronde import _numpy
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set, mark_step, rank, size
 from ronde._reduce_ops import MIN
+from ronde.keras import _metrics
 from ronde.keras._backend import broadcast_variables
+from ronde.keras._undistributed import warn_if_undistributed
 
 __all__ = [
     "BestModelCheckpoint",
@@ -48,7 +50,8 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
         self._local.add(id(source))
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Broadcasts if all ranks have built their model."""
+        """Broadcasts if all ranks have built their model. Warns if it is not distributed."""
+        warn_if_undistributed(self.model, self._process_set)
         self.broadcast_done = False
         built = np.array([self.model.built and self.model.optimizer is not None], np.int32)
         name = "keras.broadcast.built"
@@ -76,23 +79,26 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
 
 
 class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
-    """Averages the epoch's metrics over ranks. Put it before callbacks that use them."""
+    """Averages the epoch's metrics over ranks. Put it before callbacks that use them.
+
+    Numbers, vectors, and dictionaries of them; other values stay.
+    """
 
     def __init__(self, device: str = "", process_set: ProcessSet = global_process_set) -> None:
         """`device` is accepted for Horovod scripts."""
         super().__init__()
         self._process_set = process_set
 
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Warns of a model that is not distributed."""
+        warn_if_undistributed(self.model, self._process_set)
+
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Replaces every number in `logs` by its mean over ranks."""
-        if not logs:
-            return
-        names = sorted(logs)
-        values = np.array([float(logs[name]) for name in names], np.float64)
-        means = _numpy.allreduce(
-            values, name=f"metrics.{'.'.join(names)}"[:1000], process_set=self._process_set
-        )
-        logs.update(zip(names, means.tolist()))
+        """Replaces every number and vector in `logs` by its mean over ranks.
+
+        Raises MismatchError on all ranks, naming a metric that some ranks do not have.
+        """
+        _metrics.average({} if logs is None else logs, self._process_set)
 
 
 class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[misc]
