@@ -80,7 +80,8 @@ void LinkPeers::use(TcpLink& link, std::uint64_t received) {
 
 void LinkPeers::part_with(TcpLink& link) {
   LinkSession& session = of(link.rank()).session;
-  if (!ends_now(of(link.rank()))) return;
+  // A link that is about to be used ends once it has carried what the peer lacks.
+  if (!ends_now(of(link.rank())) || session.needs_link()) return;
   const bool last = session.link() == &link;
   const LinkMessage goodbye =
       leaving_ == Leaving::kAll ? LinkMessage::kGoodbye : LinkMessage::kClose;
@@ -107,6 +108,7 @@ bool LinkPeers::take(TcpLink& from, std::uint64_t number, std::size_t bytes) {
 std::optional<LostRank> LinkPeers::end(TcpLink& link, Loss how, TimePoint since) {
   const int rank = link.rank();
   LinkPeer& peer = of(rank);
+  const bool last = peer.session.link() == &link;
   --peer.open;
   peer.session.drop(link);
   const bool may_heal = heals_ && (how == Loss::kClosed || how == Loss::kUnreachable);
@@ -116,8 +118,9 @@ std::optional<LostRank> LinkPeers::end(TcpLink& link, Loss how, TimePoint since)
   }
   const bool leaves =
       link.farewell() == LinkMessage::kClose || link.farewell() == LinkMessage::kGoodbye;
-  if (leaves) peer.give_up();               // it reads nothing any more
-  if (ends_now(peer)) return std::nullopt;  // it has answered the goodbye
+  const bool answered = last && ends_now(peer) && link.farewell() == LinkMessage::kAnswer;
+  if (leaves || answered) peer.give_up();  // it reads nothing any more
+  if (ends_now(peer)) return std::nullopt;
   if (link.farewell() == LinkMessage::kClose) peer.closing = true;
   const bool spare = link.farewell() == LinkMessage::kSpare && !peer.closing && !peer.held;
   if (spare || (peer.closing && peer.open > 0)) return std::nullopt;
@@ -142,13 +145,20 @@ std::vector<int> LinkPeers::broken() const {
   return ranks;
 }
 
+/// News alone is no reason for a link. It goes before the next frame, or with the next link.
+void LinkPeers::tell(LinkPeer& peer, std::span<const std::byte> loss) {
+  const bool waits = peer.session.needs_link() && !peer.session.has_kept();
+  if (waits) peer.has_news = false;
+  if (!waits) peer.session.send(LinkMessage::kLost, loss);
+}
+
 bool LinkPeers::learn(const LostRank& lost, const TcpLink* from) {
   if (!lost_.emplace(lost.rank, lost).second) return false;
   const auto bytes = encode_wire(lost);
   for (auto& [rank, peer] : peers_) {
     const bool has_it = from != nullptr && from->rank() == rank;
     if (!peer.has_news || has_it || rank == lost.rank) continue;
-    peer.session.send(LinkMessage::kLost, bytes);
+    tell(peer, bytes);
   }
   LinkPeer& peer = of(lost.rank);
   peer.give_up();

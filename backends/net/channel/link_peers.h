@@ -110,6 +110,7 @@ class LinkPeers {
  private:
   void use(TcpLink& link, std::uint64_t received);
   void tell_news(LinkPeer& peer);
+  void tell(LinkPeer& peer, std::span<const std::byte> loss);
   void begin_outage(LinkPeer& peer, Loss how, TimePoint since);
 
   const Topology& topology_;

@@ -2,42 +2,14 @@
 #include "backends/net/channel/link_session.h"
 
 #include <doctest/doctest.h>
-#include <sys/socket.h>
 
-#include <asio/io_context.hpp>
-
+#include "tests/backends/net/channel/one_end.h"
 #include "tests/backends/net/channel_peer.h"
 
 namespace ronde::net {
 namespace {
 
-/// One end of a link whose other end nobody reads.
-class OneEnd {
- public:
-  OneEnd() {
-    int ends[2] = {-1, -1};
-    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
-    other_.reset(ends[1]);
-    link_.emplace(io_, Link{1, Stream(FileDescriptor(ends[0])), true}, sink_);
-  }
-
-  TcpLink& operator*() { return *link_; }
-  /// The bytes that were sent since the last call.
-  std::size_t sent() {
-    std::array<std::byte, 4096> bytes{};
-    const auto got = ::recv(other_.get(), bytes.data(), bytes.size(), 0);
-    return got < 0 ? 0 : static_cast<std::size_t>(got);
-  }
-
- private:
-  const LinkSink sink_{[](TcpLink&) {}, [](TcpLink&, const LinkHead&, auto) {},
-                       [](TcpLink&, Loss, Duration) {}};
-  asio::io_context io_;
-  FileDescriptor other_;
-  std::optional<TcpLink> link_;
-};
-
-constexpr std::size_t kHead = 16;
+constexpr std::size_t kHead = kLinkHeadBytes;
 const auto kFrame = make_frame(0, 0, 10);
 
 void send(LinkSession& session) { session.send(LinkMessage::kFrame, kFrame); }

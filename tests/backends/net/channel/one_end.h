@@ -1,0 +1,74 @@
+// One end of a link, for tests of what is sent over it. The test is the peer at the other end.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <asio/io_context.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "backends/net/channel/tcp_link.h"
+
+namespace ronde::net {
+
+inline constexpr std::size_t kLinkHeadBytes = 16;
+
+/// A link with `rank`, which this process has dialed.
+class OneEnd {
+ public:
+  explicit OneEnd(int rank = 1) {
+    int ends[2] = {-1, -1};
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+    other_.reset(ends[1]);
+    link_.emplace(io_, Link{rank, Stream(FileDescriptor(ends[0])), true}, sink_);
+    link_->start();
+  }
+
+  TcpLink& operator*() { return *link_; }
+
+  /// The bytes that were sent since the last call.
+  std::size_t sent() { return take().size(); }
+  /// The kinds of the messages that were sent since the last call.
+  std::vector<LinkMessage> sent_kinds() {
+    const std::vector<std::byte> bytes = take();
+    std::vector<LinkMessage> kinds;
+    for (std::size_t at = 0; at < bytes.size();) {
+      std::uint32_t length = 0;
+      std::memcpy(&length, &bytes[at], sizeof(length));
+      kinds.push_back(static_cast<LinkMessage>(bytes[at + sizeof(length)]));
+      at += kLinkHeadBytes + length;
+    }
+    return kinds;
+  }
+  /// The peer sends a message without content, which the link reads.
+  void receive(LinkMessage kind, std::uint64_t number) {
+    std::array<std::byte, kLinkHeadBytes> head{};
+    head[4] = static_cast<std::byte>(kind);
+    std::memcpy(&head[8], &number, sizeof(number));
+    REQUIRE(::send(other_.get(), head.data(), head.size(), 0) == kLinkHeadBytes);
+    io_.restart();
+    io_.run_one();
+  }
+
+ private:
+  std::vector<std::byte> take() {
+    std::vector<std::byte> bytes(4096);
+    const auto got = ::recv(other_.get(), bytes.data(), bytes.size(), 0);
+    bytes.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+    return bytes;
+  }
+
+  const LinkSink sink_{[](TcpLink&) {}, [](TcpLink&, const LinkHead&, auto) {},
+                       [](TcpLink&, Loss, Duration) {}};
+  asio::io_context io_;
+  FileDescriptor other_;
+  std::optional<TcpLink> link_;
+};
+
+}  // namespace ronde::net
