@@ -299,6 +299,9 @@ Connector::Outcome Connector::serve(std::list<Pending>::iterator pending) {
   if (status.ok() && !pending->done()) return std::optional<ConnectorEvent>();
   std::optional<ConnectorEvent> event;
   if (status.ok()) event = admit(*pending);
+  if (!status.ok() && pending->handshake.awaits_proof()) {
+    unproven_.insert(pending->handshake.peer_rank());
+  }
   const std::optional<DialKey> dial = pending->dial;
   pending_.erase(pending);
   if (disagrees(status.code()) && !dial) return status;

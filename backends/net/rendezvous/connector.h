@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -75,6 +76,10 @@ class Connector {
   /// Ends the dials of a party.
   void forget_dials(const Party& party);
 
+  /// Ranks whose connection was accepted, and that left when they saw this process's proof: they
+  /// have another secret.
+  [[nodiscard]] const std::set<int>& unproven() const noexcept { return unproven_; }
+
   /// Reports when `fd`, the admitted connection of `rank`, becomes readable.
   void watch(int rank, int fd) { watched_[rank] = fd; }
   void unwatch(int rank) { watched_.erase(rank); }
@@ -126,6 +131,7 @@ class Connector {
   std::vector<Listener> listeners_;
   std::list<Pending> pending_;
   std::map<DialKey, Dial> dials_;
+  std::set<int> unproven_;
   std::map<int, int> watched_;
   std::vector<int> readable_;  // watched ranks found readable by the last poll
   TimePoint accept_after_;     // no descriptor was left before

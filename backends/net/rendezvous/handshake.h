@@ -109,6 +109,10 @@ class Handshake {
 
   /// The number of bytes it wants next; 0 when done.
   [[nodiscard]] std::size_t wants() const noexcept { return wants_; }
+  /// True while a rank of this job, which has the proof of this process, owes its own.
+  [[nodiscard]] bool awaits_proof() const noexcept {
+    return role_ == Role::kListener && step_ == Step::kProof;
+  }
 
   /// Takes exactly wants() bytes. Errors: kInvalidArgument: close the connection without an answer;
   /// kVersionMismatch or kMismatch naming ranks, hosts and versions or modes of encryption: send

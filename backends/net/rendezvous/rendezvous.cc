@@ -69,10 +69,23 @@ class Assembly {
       case ConnectorEvent::Kind::kTimeout:
         break;
     }
-    return Status(Code::kTimeout,
-                  fmt::format("{} of {} ranks did not come in time: rank{} {}", missing_.size(),
-                              args_.party->size, missing_.size() == 1 ? "" : "s",
-                              fmt::join(missing_, ", ")))
+    return not_come();
+  }
+
+  /// Names the missing ranks, and those among them that were here with another secret.
+  [[nodiscard]] Status not_come() const {
+    std::string text =
+        fmt::format("{} of {} ranks did not come in time: rank{} {}", missing_.size(),
+                    args_.party->size, missing_.size() == 1 ? "" : "s", fmt::join(missing_, ", "));
+    std::set<int> unproven = args_.connector->unproven();
+    std::erase_if(unproven, [this](int rank) { return !missing_.contains(rank); });
+    if (!unproven.empty()) {
+      text += fmt::format(
+          "; rank{} {} came with another secret: RONDE_SECRET_FILE must hold the same one on all "
+          "hosts",
+          unproven.size() == 1 ? "" : "s", fmt::join(unproven, ", "));
+    }
+    return Status(unproven.empty() ? Code::kTimeout : Code::kInvalidArgument, text)
         .about({*missing_.begin(), {}, 0});
   }
 

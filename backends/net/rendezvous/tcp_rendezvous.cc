@@ -163,7 +163,8 @@ Result<Roster> host(const Meeting& meeting, const std::vector<Endpoint>& resolve
   log_messages(config, began, met.messages);
   log(LogLevel::kDebug, "control channel: the other ranks came over {} connections",
       met.connections);
-  const bool missing = met.roster.status().code() == Code::kTimeout;
+  const Code code = met.roster.status().code();
+  const bool missing = code == Code::kTimeout || code == Code::kInvalidArgument;
   return missing ? advised(met.roster.status(), config) : std::move(met.roster);
 }
 
