@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -89,6 +90,16 @@ Result<Collective> parse_data_collective(std::string_view text) {
   }
   return Status(Code::kInvalidArgument, fmt::format("collective \"{}\" is not valid; allowed: {}",
                                                     text, fmt::join(allowed, ", ")));
+}
+
+Result<std::string> own_program() {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) return path.string();
+  return Status(Code::kUnavailable,
+                fmt::format("cannot read /proc/self/exe, the path of this program: {}; is /proc "
+                            "mounted?",
+                            error.message()));
 }
 
 CLI::Validator whole_number(int least, int most) {

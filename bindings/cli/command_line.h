@@ -41,6 +41,9 @@ Result<Collective> parse_data_collective(std::string_view text);
 /// For options that take a number.
 CLI::Validator whole_number(int least, int most);
 
+/// The path of this program. Errors: kUnavailable where there is no /proc.
+Result<std::string> own_program();
+
 /// Exit status for invalid command lines and inputs.
 inline constexpr int kUsageStatus = 2;
 

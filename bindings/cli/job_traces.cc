@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "bindings/cli/launch/this_host.h"
+#include "core/base/os/folders.h"
 #include "timeline/recording/trace_paths.h"
 
 namespace ronde {
@@ -59,7 +60,7 @@ void forget_traces(const std::string& timeline, int ranks) {
 }
 
 void fetch_traces(const std::string& timeline, const LaunchOptions& options) {
-  const std::string path = std::filesystem::absolute(timeline).string();
+  const std::string path = absolute_path(timeline);
   std::vector<std::string> traces;
   traces.reserve(static_cast<std::size_t>(options.size));
   for (int rank = 0; rank < options.size; ++rank) traces.push_back(rank_trace_path(path, rank));
@@ -94,12 +95,12 @@ void forget_elastic_traces(const std::string& timeline) {
 
 void fetch_elastic_traces(const std::string& timeline, const std::vector<EpochPart>& parts,
                           const SshOptions& ssh) {
-  const std::string path = std::filesystem::absolute(timeline).string();
+  const std::string path = absolute_path(timeline);
   std::map<std::string, std::vector<std::string>> missing;
   for (const EpochPart& part : parts) {
     std::string file =
         worker_trace_path(path, static_cast<int>(part.worker), static_cast<int>(part.epoch));
-    if (!std::filesystem::exists(file)) missing[part.host].push_back(std::move(file));
+    if (!is_there(file)) missing[part.host].push_back(std::move(file));
   }
   for (const auto& [host, files] : missing) {
     if (is_this_host(host)) continue;

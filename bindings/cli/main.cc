@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <exception>
 #include <memory>
 
 #include "bindings/cli/command_line.h"
@@ -125,10 +126,7 @@ int run_ronde(ronde::Arguments arguments) {
   return parse(app, arguments);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const ronde::Arguments arguments(argv + 1, argv + argc);
+int run(const char* program, const ronde::Arguments& arguments) {
   if (arguments == ronde::Arguments{"run-agent"}) return ronde::run_agent();
   if (arguments.size() > 2 && arguments.front() == "run-agent") {
     return ronde::run_agent_on(arguments[1], {arguments.begin() + 2, arguments.end()});
@@ -136,5 +134,16 @@ int main(int argc, char** argv) {
   if (!arguments.empty() && arguments.front() == "run-mpi-rank") {
     return ronde::run_mpi_rank({arguments.begin() + 1, arguments.end()});
   }
-  return ronde::is_horovodrun(argv[0]) ? run_horovodrun(arguments) : run_ronde(arguments);
+  return ronde::is_horovodrun(program) ? run_horovodrun(arguments) : run_ronde(arguments);
+}
+
+}  // namespace
+
+/// The last resort: no exception ends this program without a sentence.
+int main(int argc, char** argv) try {
+  return run(argv[0], ronde::Arguments(argv + 1, argv + argc));
+} catch (const std::exception& error) {
+  fmt::print(stderr, "ronde: {}; Ronde did not expect this error: please report it\n",
+             error.what());
+  return 1;
 }

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bindings/runtime/named_choices.h"
 #include "core/base/config.h"
+#include "core/base/os/folders.h"
 #include "core/base/program_settings.h"
 
 namespace ronde {
@@ -22,8 +22,7 @@ struct GivenSetting {
 };
 
 std::vector<GivenSetting> settings_of(const RunRequest& request) {
-  const std::string timeline =
-      request.timeline.empty() ? "" : std::filesystem::absolute(request.timeline).string();
+  const std::string timeline = request.timeline.empty() ? "" : absolute_path(request.timeline);
   return {{"--backend", "RONDE_BACKEND", request.backend},
           {"--algorithm", "RONDE_ALGORITHM", request.algorithm},
           {"--compression", "RONDE_COMPRESSION", request.compression},

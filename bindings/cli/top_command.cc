@@ -13,6 +13,7 @@
 
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
+#include "core/base/os/folders.h"
 #include "timeline/recording/trace_paths.h"
 #include "timeline/report/loaded_job.h"
 #include "timeline/report/reports.h"
@@ -42,7 +43,7 @@ std::vector<std::string> epoch_traces(const std::string& timeline) {
     if (trace.epoch == newest) found.push_back(std::move(trace.path));
   }
   const std::string launcher = epochs_trace_path(timeline);
-  if (!found.empty() && std::filesystem::exists(launcher)) found.push_back(launcher);
+  if (!found.empty() && is_there(launcher)) found.push_back(launcher);
   return found;
 }
 
@@ -53,7 +54,7 @@ std::vector<std::string> rank_traces(const std::vector<std::string>& given) {
   if (!found.empty()) return found;
   for (int rank = 0;; ++rank) {
     std::string path = rank_trace_path(given.front(), rank);
-    if (!std::filesystem::exists(path)) break;
+    if (!is_there(path)) break;
     found.push_back(std::move(path));
   }
   return found.empty() ? given : found;

@@ -14,6 +14,7 @@
 #include "bindings/runtime/version.h"
 #include "bindings/runtime/worker_history.h"
 #include "core/base/log.h"
+#include "core/base/os/folders.h"
 
 namespace ronde {
 namespace {
@@ -22,7 +23,7 @@ Status make_dump_folder(const std::string& folder) {
   if (folder.empty()) return {};
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (std::filesystem::is_directory(folder)) return {};
+  if (is_folder(folder)) return {};
   return {Code::kInvalidArgument,
           fmt::format("RONDE_DUMP_DIR={} is no folder and cannot be made one{}{}", folder,
                       error ? ": " : "", error ? error.message() : "")};

@@ -11,6 +11,8 @@
 #include <tuple>
 #include <utility>
 
+#include "core/base/os/folders.h"
+
 namespace ronde {
 namespace {
 
@@ -60,10 +62,8 @@ Surroundings surroundings(const std::string& path) {
 std::vector<std::string> files_beside(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   std::vector<std::string> found;
-  std::error_code error;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(folder.empty() ? fs::path(".") : folder, error)) {
-    found.push_back((folder / entry.path().filename()).string());
+  for (const fs::path& each : paths_in(folder.empty() ? fs::path(".") : folder)) {
+    found.push_back((folder / each.filename()).string());
   }
   return found;
 }

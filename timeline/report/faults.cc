@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/base/os/folders.h"
 #include "timeline/dump.h"
 #include "timeline/report/summary.h"
 
@@ -37,11 +38,10 @@ bool is_dump(const std::string& path) {
 
 std::vector<std::string> dumps_in(const std::string& folder) {
   std::vector<std::string> found;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
+  for (const fs::path& path : paths_in(folder)) {
+    const std::string name = path.filename().string();
     if (name.starts_with("ronde-dump.") && name.ends_with(".jsonl")) {
-      found.push_back(entry.path().string());
+      found.push_back(path.string());
     }
   }
   std::sort(found.begin(), found.end());

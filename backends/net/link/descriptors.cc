@@ -4,9 +4,8 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <iterator>
-#include <system_error>
+
+#include "core/base/os/folders.h"
 
 namespace ronde::net {
 namespace {
@@ -15,11 +14,7 @@ constexpr std::uint64_t kControlLinks = 12;
 constexpr std::uint64_t kHandshakes = 64;
 constexpr std::uint64_t kOtherFiles = 64;
 
-std::uint64_t open_now() {
-  std::error_code error;
-  const std::filesystem::directory_iterator files("/proc/self/fd", error);
-  return error ? 0 : static_cast<std::uint64_t>(std::distance(begin(files), end(files)));
-}
+std::uint64_t open_now() { return paths_in("/proc/self/fd").size(); }
 
 }  // namespace
 

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -128,9 +127,11 @@ int work(const bench::Options& options) {
 }
 
 int start_workers(const bench::Options& options, const Arguments& arguments) {
+  const auto program = own_program();
+  if (!program.ok()) exit_usage("ronde bench", program.status());
   const bool mpi =
       std::find(options.peers.begin(), options.peers.end(), "mpi") != options.peers.end();
-  std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe").string()};
+  std::vector<std::string> command = {*program};
   command.insert(command.end(), arguments.begin(), arguments.end());
   command.push_back("--worker");
   return bench::spawn_ranks(command, options.np, mpi || options.backend == "mpi");

@@ -18,6 +18,7 @@ struct LaunchOptions {
   std::vector<HostRanks> hosts;
   int size = 0;  ///< Ranks of the job.
   std::vector<std::string> command;
+  std::string directory;          ///< In which the ranks start, on all hosts.
   EnvironmentList environment;    ///< For all ranks; wins over what the launcher sets.
   std::string network_interface;  ///< Name or address on the host of rank 0; empty: as routed.
   SshOptions ssh;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bindings/cli/launch/process.h"
+#include "core/base/os/folders.h"
 
 namespace ronde {
 namespace {
@@ -104,7 +105,7 @@ std::vector<RemoteFiles> files_elsewhere(const std::vector<HostRanks>& hosts,
     for (int local = 0; local < host.ranks; ++local) {
       const int rank = host.first_rank + local;
       const std::string& path = paths[static_cast<std::size_t>(rank)];
-      if (!std::filesystem::exists(path)) files.paths.push_back(path);
+      if (!is_there(path)) files.paths.push_back(path);
     }
     if (!files.paths.empty()) elsewhere.push_back(std::move(files));
   }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 namespace ronde {
@@ -15,7 +14,7 @@ void add_variables(EnvironmentList& list, const EnvironmentList& more) {
 
 StartMessage command_message(const LaunchOptions& options) {
   StartMessage start;
-  start.directory = std::filesystem::current_path().string();
+  start.directory = options.directory;
   start.command = options.command;
   return start;
 }

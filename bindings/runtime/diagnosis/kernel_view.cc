@@ -10,6 +10,8 @@
 #include <sstream>
 #include <system_error>
 
+#include "core/base/os/folders.h"
+
 namespace ronde::diagnosis {
 namespace {
 
@@ -60,10 +62,9 @@ std::string thread_name(int pid, int tid) {
 
 std::vector<int> threads_named(std::string_view prefix) {
   std::vector<int> found;
-  std::error_code error;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
-    const int tid = std::atoi(task.path().filename().c_str());
-    std::string name = read_file(task.path() / "comm");
+  for (const std::filesystem::path& task : paths_in("/proc/self/task")) {
+    const int tid = std::atoi(task.filename().c_str());
+    const std::string name = read_file(task / "comm");
     if (name.rfind(prefix, 0) == 0) found.push_back(tid);
   }
   std::sort(found.begin(), found.end());

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "bindings/cli/launch/elastic/worker_notes.h"
 #include "bindings/cli/launch/job.h"
@@ -45,7 +44,7 @@ void WorkerStarter::start(const elastic::StartWorker& start) {
 
 void WorkerStarter::start_agent(const std::string& host) {
   StartMessage job;
-  job.directory = std::filesystem::current_path().string();
+  job.directory = parts_.options.launch.directory;
   job.command = parts_.options.launch.command;
   job.environment = forwarded_environment();
   job.elastic = true;
