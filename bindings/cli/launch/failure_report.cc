@@ -22,13 +22,16 @@ bool failed(const RankEnd& end) { return end.wait_status != 0; }
 
 bool is_consequence(const RankEnd& end) { return end.error && end.error->error.consequence; }
 
+constexpr int kNoCause = 1;  // weight() of ranks that fail because others have, or are asked to end
+constexpr int kKilled = 4;
+
 /// How likely the rank is the cause: as is_likelier_cause(), and below it those that tell of
 /// another rank, and those that were asked to end.
 int weight(const RankEnd& end) {
   if (end.asked && !(end.error && !is_consequence(end))) return -1;
   if (is_consequence(end)) return 0;
-  if (end.asked) return 1;
-  if (WIFSIGNALED(end.wait_status)) return 4;
+  if (end.asked) return kNoCause;
+  if (WIFSIGNALED(end.wait_status)) return kKilled;
   return WEXITSTATUS(end.wait_status) > 1 ? 3 : 2;
 }
 
@@ -153,6 +156,17 @@ const RankEnd* FailureReport::first() const {
   return found;
 }
 
+/// A lost host is as likely a cause as a killed rank. One that is lost while the job is being ended
+/// is the cause only where no rank has failed by itself.
+const Mishap* FailureReport::first_mishap() const {
+  if (mishaps_.empty()) return nullptr;
+  const Mishap& found = mishaps_.front();
+  const RankEnd* const rank = first();
+  if (rank == nullptr || weight(*rank) <= kNoCause) return &found;
+  const bool earlier = found.at < rank->failed_at;
+  return !found.asked && (earlier || weight(*rank) < kKilled) ? &found : nullptr;
+}
+
 std::vector<std::string> FailureReport::missing_traceback() {
   const RankEnd* const cause = first();
   if (cause == nullptr || !cause->error || cause->asked || is_consequence(*cause)) return {};
@@ -181,7 +195,35 @@ std::string FailureReport::others(const RankEnd* cause) const {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
+/// "ranks 2, 3 were lost with their host".
+std::string FailureReport::lost_ranks() const {
+  std::vector<int> ranks;
+  for (const Mishap& mishap : mishaps_) {
+    ranks.insert(ranks.end(), mishap.lost_ranks.begin(), mishap.lost_ranks.end());
+  }
+  if (ranks.empty()) return {};
+  std::ranges::sort(ranks);
+  return fmt::format("{} {} lost with {} host", rank_list(ranks),
+                     ranks.size() == 1 ? "was" : "were", ranks.size() == 1 ? "its" : "their");
+}
+
+std::vector<std::string> FailureReport::summary_of(const Mishap& mishap) const {
+  std::string rest = lost_ranks();
+  const std::string ended = others(nullptr);
+  if (!rest.empty() && !ended.empty()) rest += "; ";
+  rest += ended;
+  if (rest.empty()) return {};
+  std::vector<std::string> sentences{mishap.sentence};
+  const RankEnd* const reporter = first();
+  if (reporter != nullptr && is_consequence(*reporter)) {
+    sentences.push_back(report_sentence(*reporter, nullptr));
+  }
+  sentences.push_back(rest);
+  return sentences;
+}
+
 std::vector<std::string> FailureReport::summary() const {
+  if (const Mishap* const mishap = first_mishap()) return summary_of(*mishap);
   const RankEnd* const cause = first();
   if (cause == nullptr) return {};
   const bool reports = is_consequence(*cause);

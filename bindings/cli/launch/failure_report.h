@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings/cli/launch/traceback.h"
@@ -25,17 +26,29 @@ struct RankEnd {
   std::string last_line;  ///< Of its standard error; without a traceback.
 };
 
-/// Finds the rank that made the job fail. Threads: one.
+/// A failure that is no end of a rank: a host is lost, or a rank cannot start.
+struct Mishap {
+  std::string sentence;         ///< "host b failed first: ssh was killed by signal 9 (Killed)".
+  std::vector<int> lost_ranks;  ///< Nobody can tell how these ended.
+  TimePoint at{};
+  bool asked = false;  ///< The job was being ended by then.
+};
+
+/// Finds the rank or host that made the job fail. Threads: one.
 class FailureReport {
  public:
+  /// Notes a failure of a host.
+  void add(Mishap mishap) { mishaps_.push_back(std::move(mishap)); }
   /// Notes the end. Returns the lines about it that are to be printed as this rank's now.
   std::vector<std::string> add(RankEnd end);
   /// The rank that is the likeliest cause; one that only tells of another if no rank failed by
   /// itself. Null if all have ended well.
   [[nodiscard]] const RankEnd* first() const;
+  /// The failure that is a likelier cause than the end of any rank; null if there is none.
+  [[nodiscard]] const Mishap* first_mishap() const;
   /// The traceback of first() if it has not been printed.
   std::vector<std::string> missing_traceback();
-  /// Sentences that end the job's output. Empty if no rank has failed.
+  /// Sentences that end the job's output. Empty if nothing has failed, or no rank has ended.
   [[nodiscard]] std::vector<std::string> summary() const;
   /// The same of a job that was asked to end: how the ranks ended, in one sentence.
   [[nodiscard]] std::string ends() const { return others(nullptr); }
@@ -43,6 +56,8 @@ class FailureReport {
   [[nodiscard]] bool left_out() const noexcept { return left_out_; }
 
  private:
+  [[nodiscard]] std::vector<std::string> summary_of(const Mishap& mishap) const;
+  [[nodiscard]] std::string lost_ranks() const;
   [[nodiscard]] std::string others(const RankEnd* cause) const;
   /// True if a traceback with this rank's error is on the terminal.
   [[nodiscard]] bool is_shown(const RankEnd& end) const;
@@ -50,6 +65,7 @@ class FailureReport {
   [[nodiscard]] const RankEnd* culprit(const RankEnd& reporter) const;
 
   std::map<int, RankEnd> ends_;
+  std::vector<Mishap> mishaps_;  // by time
   bool left_out_ = false;
 };
 

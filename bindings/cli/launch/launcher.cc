@@ -46,6 +46,7 @@ class Launcher {
   void on_time(TimePoint time);
   void give_up_starting();
   void end_ranks(TimePoint time);
+  void give_up_hosts();
   // Messages of agents.
   void on_frame(Host& host, const Frame& frame);
   void on_probed(const Host& host, const Frame& frame);
@@ -56,6 +57,7 @@ class Launcher {
   void read_input();
   void on_agent_gone(Host& host, const Status& why);
   // Ending.
+  void lose_host(const Host& host, const std::string& why);
   void fail(int exit_status, const std::string& text);
   void begin_ending(int exit_status);
   void print_summary();
@@ -63,6 +65,10 @@ class Launcher {
   void signal_all(int signal) { send_to_all(hosts_, encode(SignalMessage{signal})); }
   void cut_off();
   [[nodiscard]] bool finished() const;
+  /// The ranks have been asked to end.
+  [[nodiscard]] bool is_being_ended() const {
+    return exit_status_ != 0 && !ending_.will_terminate();
+  }
 
   [[nodiscard]] std::string name_of(int rank) const {
     return options_.through_mpirun ? "mpirun" : fmt::format("rank {}", rank);
@@ -96,6 +102,7 @@ class Launcher {
   int exit_status_ = 0;
   int stop_signal_ = 0;  ///< The signal that asked the job to end.
   RankEndings endings_{console_};
+  bool host_lost_ = false;
   bool may_restart_ = false;  ///< The job ended by a rank's failure.
 };
 
@@ -205,8 +212,15 @@ void Launcher::end_ranks(TimePoint time) {
   while (const auto step = ending_.due(time)) {
     if (*step == EndSchedule::Step::kTerminate) signal_all(SIGTERM);
     if (*step == EndSchedule::Step::kKill) signal_all(SIGKILL);
-    if (*step == EndSchedule::Step::kGiveUp) cut_off();
+    if (*step == EndSchedule::Step::kGiveUp) give_up_hosts();
   }
+}
+
+void Launcher::give_up_hosts() {
+  for (const Host& host : hosts_) {
+    if (!host.unfinished.empty()) lose_host(host, "it did not answer when its ranks were to end");
+  }
+  cut_off();
 }
 
 void Launcher::read_input() {
@@ -274,7 +288,7 @@ void Launcher::on_tagged_output(int stream, std::string_view bytes) {
 void Launcher::on_exited(Host& host, const RankMessage& message) {
   host.unfinished.erase(message.rank);
   // The rank that ends last may have failed first: all count until they are asked to end.
-  const bool asked = exit_status_ != 0 && !ending_.will_terminate();
+  const bool asked = is_being_ended();
   if (options_.through_mpirun) {
     endings_.add_ranks_of_mpirun(message.wait_status);
   } else {
@@ -298,22 +312,36 @@ void Launcher::on_cannot_start(Host& host, const CannotStartMessage& message) {
   host.unfinished.erase(message.rank);
   if (exit_status_ != 0) return;
   const std::string where = host.ranks->name.empty() ? "" : " on " + host.ranks->name;
-  fail(message.exit_status, fmt::format("{}{}: {}", name_of(message.rank), where, message.text));
+  const std::string text = fmt::format("{}{}: {}", name_of(message.rank), where, message.text);
+  endings_.add(Mishap{.sentence = text, .lost_ranks = {}, .at = now(), .asked = false});
+  fail(message.exit_status, text);
 }
 
 void Launcher::on_agent_gone(Host& host, const Status& why) {
   host.link.close_input();
   if (host.unfinished.empty()) return;
-  host.unfinished.clear();
-  if (exit_status_ != 0) return;
   std::string text = why.message();
   if (const auto wait_status = host.link.take_wait_status()) {
     text = describe_agent_end(options_.ssh, host.name(),
                               host.ranks->name.empty() ? "the agent" : options_.ssh.name(),
                               *wait_status);
   }
-  fail(1, fmt::format("{}: {}", host.name(), text));
+  lose_host(host, text);
+  host.unfinished.clear();
+  // Ctrl-C in a terminal ends ssh too. Hosts behind one that is lost are lost with it.
+  const bool is_news = !std::exchange(host_lost_, true) && stop_signal_ == 0;
+  if (is_news) fail(1, fmt::format("{}: {}", host.name(), text));
   if (!ranks_started_) cut_off();
+}
+
+/// For the summary. Before the ranks start there is none.
+void Launcher::lose_host(const Host& host, const std::string& why) {
+  if (!ranks_started_) return;
+  const std::string name = host.ranks->name.empty() ? host.name() : "host " + host.name();
+  endings_.add(Mishap{.sentence = fmt::format("{} failed first: {}", name, why),
+                      .lost_ranks = {host.unfinished.begin(), host.unfinished.end()},
+                      .at = now(),
+                      .asked = is_being_ended()});
 }
 
 void Launcher::fail(int exit_status, const std::string& text) {
@@ -355,9 +383,11 @@ void Launcher::print_summary() {
     const std::string ends = endings_.sentence();
     say(fmt::format("the job was asked to end by {}{}{}", signal_text(stop_signal_),
                     ends.empty() ? "" : ": ", ends));
-  } else if (cause != nullptr) {
+  } else {
     endings_.explain();
-    options_.call_folder.write_failure(describe_wait_status(cause->wait_status), cause);
+    if (endings_.blames_a_rank()) {
+      options_.call_folder.write_failure(describe_wait_status(cause->wait_status), cause);
+    }
   }
   const std::string folder =
       options_.output_dir.empty() ? "" : fmt::format(", {} has them", options_.output_dir);

@@ -36,7 +36,7 @@ void RankEndings::print_left() {
 }
 
 void RankEndings::explain() {
-  console_.print(cause()->rank, report_.missing_traceback());
+  if (cause() != nullptr) console_.print(cause()->rank, report_.missing_traceback());
   for (const std::string& sentence : report_.summary()) console_.say(sentence);
 }
 

@@ -115,6 +115,76 @@ TEST_CASE("failure report: C++ ranks that abort in consequence are not the cause
   CHECK(report.first()->rank == 1);
 }
 
+/// Host b, with ranks 2 and 3, is lost so long after the start.
+Mishap lost_host(int ms, bool asked = false) {
+  return {.sentence = "host b failed first: ssh was killed by signal 9 (Killed)",
+          .lost_ranks = {2, 3},
+          .at = kJobStart + std::chrono::milliseconds(ms),
+          .asked = asked};
+}
+
+/// A rank that a signal has ended when the launcher asked it to.
+RankEnd ended_by_launcher(int rank) {
+  RankEnd end = end_of(rank, 15, 9);
+  end.asked = true;
+  return end;
+}
+
+TEST_CASE("failure report: a lost host failed first, not the ranks that are ended because of it") {
+  FailureReport report;
+  report.add(lost_host(1));
+  (void)report.add(ended_by_launcher(0));
+  (void)report.add(ended_by_launcher(1));
+  CHECK(report.summary() == Lines{"host b failed first: ssh was killed by signal 9 (Killed)",
+                                  "ranks 2, 3 were lost with their host; ranks 0, 1 ended when "
+                                  "asked to"});
+}
+
+TEST_CASE("failure report: a lost host failed first, though a rank that missed it ended sooner") {
+  FailureReport report;
+  (void)report.add(end_of(0, kStatus1, 1, "ronde.RankFailure: rank 2 (pid 9 on b) died"));
+  (void)report.add(end_of(1, kStatus1, 2, "RuntimeError: Connection closed by peer"));
+  report.add(lost_host(5));
+  CHECK(report.summary() == Lines{"host b failed first: ssh was killed by signal 9 (Killed)",
+                                  "ranks 2, 3 were lost with their host; rank 0 failed in "
+                                  "consequence; rank 1 raised RuntimeError: Connection closed by "
+                                  "peer (train.py:5)"});
+}
+
+TEST_CASE("failure report: a host that answers no more is named where ranks only report it") {
+  FailureReport report;
+  (void)report.add(end_of(0, kStatus1, 1, "ronde.RankFailure: rank 2 cannot be reached"));
+  report.add(lost_host(9, true));
+  CHECK(report.summary() == Lines{"host b failed first: ssh was killed by signal 9 (Killed)",
+                                  "rank 0 reports: RankFailure: rank 2 cannot be reached "
+                                  "(train.py:5)",
+                                  "ranks 2, 3 were lost with their host; rank 0 failed in "
+                                  "consequence"});
+}
+
+TEST_CASE("failure report: a rank that has failed before its host is lost failed first") {
+  for (const bool asked : {false, true}) {
+    FailureReport report;
+    (void)report.add(end_of(0, kKilled, 1));
+    report.add(lost_host(5, asked));
+    CHECK(report.first_mishap() == nullptr);
+    CHECK(report.summary()[0] == "rank 0 failed first: it was killed by signal 9 (Killed)");
+  }
+  FailureReport report;
+  (void)report.add(end_of(0, kStatus1, 1, "ValueError: x"));
+  report.add(lost_host(5, true));
+  CHECK(report.summary()[0] == "rank 0 failed first: ValueError: x (train.py:5)");
+}
+
+TEST_CASE("failure report: a rank that cannot start failed first, and is told once if alone") {
+  FailureReport report;
+  const Mishap cannot{.sentence = "rank 1: cannot run \"x\"", .lost_ranks = {}, .at = kJobStart};
+  report.add(cannot);
+  CHECK(report.summary().empty());
+  (void)report.add(ended_by_launcher(0));
+  CHECK(report.summary() == Lines{cannot.sentence, "rank 0 ended when asked to"});
+}
+
 TEST_CASE("failure report: the same error on all ranks is told once") {
   FailureReport report;
   for (int rank = 0; rank < 4; ++rank) {
