@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 namespace ronde {
 namespace {
@@ -15,6 +16,9 @@ namespace {
 using Lines = std::vector<std::string>;
 
 constexpr std::string_view kHeader = "Traceback (most recent call last):";
+constexpr std::string_view kGroupHeader = "  + Exception Group Traceback (most recent call last):";
+constexpr std::string_view kStackHeader = "(most recent call first):";  // of faulthandler
+constexpr std::string_view kFatal = "Fatal Python error: ";
 constexpr std::string_view kFrame = "  File \"";
 constexpr std::string_view kTerminate = "terminate called ";
 constexpr std::string_view kThrown = "terminate called after throwing an instance of '";
@@ -73,8 +77,32 @@ struct PythonFrame {
 /// One exception of a chain.
 struct Exception {
   std::vector<PythonFrame> frames;
-  Lines message;  ///< Its first line begins with the type.
+  Lines message;        ///< Its first line begins with the type.
+  bool linked = false;  ///< It belongs to the chain of the one before.
+  bool aside = false;   ///< It has ended a thread, a child or a clean-up, not the program.
 };
+
+bool is_header(std::string_view line) { return line == kHeader || line == kGroupHeader; }
+
+/// "Process Process-2:", before the traceback of a child of multiprocessing.
+bool introduces_child(std::string_view line) {
+  return line.starts_with("Process ") && line.ends_with(':');
+}
+
+/// "Exception in thread Thread-1:", "Exception ignored in: ...", "Error in sys.excepthook:".
+bool introduces_other(std::string_view line) {
+  return line.starts_with("Exception ") || line.starts_with("Error in ");
+}
+
+/// True for "KeyboardInterrupt", "pkg.Error: text" and the like.
+bool names_exception(std::string_view line) {
+  const std::string_view type = line.substr(0, line.find(':'));
+  const bool letter =
+      !type.empty() && (std::isalpha(static_cast<unsigned char>(type[0])) != 0 || type[0] == '_');
+  return letter && std::ranges::all_of(type, [](unsigned char c) {
+           return std::isalnum(c) != 0 || c == '_' || c == '.' || c == '<' || c == '>';
+         });
+}
 
 bool is_link(std::string_view line) { return std::ranges::find(kLinks, line) != kLinks.end(); }
 
@@ -95,34 +123,73 @@ PythonFrame frame_of(const std::string& line) {
   return frame;
 }
 
-/// Reads one exception from `at` on, and moves `at` behind it.
+/// Cuts off lines around a message that other processes or threads have written.
+void trim_message(Lines& message) {
+  const auto begin = std::ranges::find_if(message, names_exception);
+  if (begin != message.end()) message.erase(message.begin(), begin);
+  const auto is_other = [](const std::string& line) {
+    return line.empty() || introduces_child(line) || introduces_other(line);
+  };
+  while (message.size() > 1 && is_other(message.back())) message.pop_back();
+  if (message.size() == 1 && message.front().empty()) message.clear();
+}
+
+/// Reads one exception from `at` on, and moves `at` behind it. Processes that are interrupted at
+/// once may write their headers one after the other.
 Exception take_exception(const Lines& lines, std::size_t& at) {
   Exception found;
-  if (lines[at] == kHeader) ++at;
-  for (; at < lines.size() && lines[at].starts_with(' '); ++at) {
-    if (lines[at].starts_with(kFrame)) {
-      found.frames.push_back(frame_of(lines[at]));
-    } else if (!found.frames.empty()) {
-      found.frames.back().text.push_back(lines[at]);
+  found.aside = at > 0 && (introduces_child(lines[at - 1]) || introduces_other(lines[at - 1]));
+  for (; at < lines.size(); ++at) {
+    const std::string& line = lines[at];
+    if (line.starts_with(kFrame)) {
+      found.frames.push_back(frame_of(line));
+    } else if (line.starts_with(' ') && !is_header(line)) {
+      if (!found.frames.empty()) found.frames.back().text.push_back(line);
+    } else if (!is_header(line) && !introduces_child(line)) {
+      break;
     }
   }
-  while (at < lines.size() && !is_link(lines[at])) {
+  while (at < lines.size() && !is_link(lines[at]) && !is_header(lines[at])) {
     found.message.push_back(lines[at++]);
   }
+  trim_message(found.message);
   return found;
 }
 
-/// The exceptions of a chain, the last one of which ended the program.
-std::vector<Exception> read_chain(const Lines& lines) {
-  std::vector<Exception> chain;
+std::vector<Exception> read_exceptions(const Lines& lines) {
+  std::vector<Exception> all;
+  bool linked = false;
   for (std::size_t at = 0; at < lines.size();) {
-    chain.push_back(take_exception(lines, at));
-    while (at < lines.size() && (lines[at].empty() || is_link(lines[at]))) ++at;
+    Exception found = take_exception(lines, at);
+    found.linked = std::exchange(linked, false);
+    for (; at < lines.size() && (lines[at].empty() || is_link(lines[at])); ++at) {
+      linked = linked || is_link(lines[at]);
+    }
+    if (!found.message.empty()) all.push_back(std::move(found));
   }
-  for (Exception& one : chain) {
-    while (!one.message.empty() && one.message.back().empty()) one.message.pop_back();
+  return all;
+}
+
+/// The exceptions of a chain, the last one of which ended the program. Empty if there is none.
+std::vector<Exception> read_chain(const Lines& lines) {
+  std::vector<Exception> all = read_exceptions(lines);
+  auto last = std::find_if(all.rbegin(), all.rend(), [](const auto& one) { return !one.aside; });
+  if (last == all.rend()) last = all.rbegin();
+  auto first = last;
+  while (first != all.rend() && first->linked) ++first;
+  if (first != all.rend()) ++first;
+  return {first.base(), last.base()};
+}
+
+/// The lines of an exception group without the marks in front of them. Those of the exceptions in
+/// it stay as they are.
+Lines without_group_marks(Lines lines) {
+  constexpr std::string_view kMark = "  | ";
+  if (lines.empty() || lines.front() != kGroupHeader) return lines;
+  for (std::string& line : lines) {
+    if (line.starts_with(kMark)) line.erase(0, kMark.size());
   }
-  return chain;
+  return lines;
 }
 
 bool is_library(std::string_view file) {
@@ -287,6 +354,25 @@ std::optional<ErrorOutput> read_terminate(Lines lines) {
   return output;
 }
 
+/// "Fatal Python error: Segmentation fault", and where the thread was, the innermost frame first.
+ErrorOutput read_fatal(Lines lines) {
+  constexpr std::string_view kThread = "Current thread ";
+  std::vector<PythonFrame> frames;
+  auto line = std::ranges::find_if(lines, [&](const auto& l) { return l.starts_with(kThread); });
+  if (line != lines.end()) ++line;
+  for (; line != lines.end() && line->starts_with(kFrame); ++line) {
+    frames.insert(frames.begin(), frame_of(*line));
+  }
+  ErrorOutput output;
+  output.error = error_of(lines.front(), user_place(frames));
+  output.shorter = {lines.front()};
+  for (const PythonFrame* frame : chosen_frames(frames))
+    append_frame(output.shorter, *frame, false);
+  output.left_out = static_cast<int>(lines.size()) - static_cast<int>(output.shorter.size());
+  output.full = std::move(lines);
+  return output;
+}
+
 /// True if `line`, as far as it has come, may become a line with a rank's prefix.
 bool may_begin_rank_prefix(std::string_view line) {
   if (!line.starts_with(kRankBegin)) return kRankBegin.starts_with(line);
@@ -311,14 +397,16 @@ std::string_view without_rank_prefix(std::string_view line) {
 
 bool begins_error(std::string_view line, std::string_view before) {
   line = without_rank_prefix(line);
-  if (before.starts_with("Exception ") || before.starts_with("Error in ")) return false;
-  return line == kHeader || line.starts_with(kFrame) || line.starts_with(kTerminate);
+  if (introduces_other(before) || before.ends_with(kStackHeader)) return false;
+  return is_header(line) || line.starts_with(kFrame) || line.starts_with(kTerminate) ||
+         line.starts_with(kFatal);
 }
 
 bool may_begin_error(std::string_view line) {
   if (may_begin_rank_prefix(line)) return true;
   line = without_rank_prefix(line);
-  return std::ranges::any_of(std::array{kHeader, kFrame, kTerminate}, [&](std::string_view start) {
+  constexpr std::array kStarts{kHeader, kGroupHeader, kFrame, kTerminate, kFatal};
+  return std::ranges::any_of(kStarts, [&](std::string_view start) {
     return start.starts_with(line) || line.starts_with(start);
   });
 }
@@ -333,8 +421,9 @@ std::optional<ErrorOutput> read_error(std::string_view text) {
   Lines lines = split_lines(without_logs(text));
   if (lines.empty()) return std::nullopt;
   if (lines.front().starts_with(kTerminate)) return read_terminate(std::move(lines));
-  const std::vector<Exception> chain = read_chain(lines);
-  if (chain.back().message.empty()) return std::nullopt;
+  if (lines.front().starts_with(kFatal)) return read_fatal(std::move(lines));
+  const std::vector<Exception> chain = read_chain(without_group_marks(lines));
+  if (chain.empty()) return std::nullopt;
   ErrorOutput output;
   output.error = error_of(headline(chain.back().message), user_place(chain.back().frames));
   output.shorter = shortened(chain);

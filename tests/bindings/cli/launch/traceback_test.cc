@@ -154,6 +154,77 @@ TEST_CASE("traceback: a missing guard of multiprocessing is named") {
   CHECK(contains(output->error.text, "if __name__ == \"__main__\":"));
 }
 
+TEST_CASE("traceback: of processes that are interrupted at once the exception is told") {
+  const std::string header = "Traceback (most recent call last):\n";
+  const std::string frame = "  File \"/home/me/kids.py\", line 3, in w\n    time.sleep(100)\n";
+  const std::string own = "  File \"/home/me/kids.py\", line 12, in <module>\n    join()\n";
+  for (const std::string& text : {header + header + header + frame + own + frame +
+                                      "KeyboardInterrupt\n" + frame + "KeyboardInterrupt\n",
+                                  header + "Process Process-3:\n" + header + frame +
+                                      "KeyboardInterrupt\n" + header + own + "KeyboardInterrupt\n",
+                                  header + own + "KeyboardInterrupt\nProcess Process-1:\n" +
+                                      header + frame + "KeyboardInterrupt\n"}) {
+    CAPTURE(text);
+    const auto output = read_error(text);
+    REQUIRE(output);
+    CHECK(output->error.text == "KeyboardInterrupt");
+    CHECK(output->error.place.starts_with("kids.py:"));
+  }
+}
+
+TEST_CASE("traceback: what ended the program counts, not what it had caught or cleans up") {
+  const std::string caught =
+      "Traceback (most recent call last):\n  File \"a.py\", line 3, in f\n"
+      "OSError: slow disk\ntrying again\n";
+  const std::string cleaned = std::string("Exception ignored in: <function f at 0x7f>\n") +
+                              "Traceback (most recent call last):\n  File \"b.py\", line 1, in g\n"
+                              "TypeError: 'NoneType' object is not callable\n";
+  const std::string thread = "Exception in thread Thread-1 (run):\n" + caught;
+  for (const std::string& text : {caught + kUserError, kUserError + cleaned, kUserError + thread}) {
+    CAPTURE(text);
+    const auto output = read_error(text);
+    REQUIRE(output);
+    CHECK(output->error.sentence() == "ValueError: bad batch 50 (train.py:5)");
+    CHECK(output->shorter.front() == "Traceback (most recent call last):");
+    CHECK(output->shorter.back() == "ValueError: bad batch 50");
+  }
+}
+
+TEST_CASE("traceback: an exception group is told by its own line") {
+  const std::string header = "  + Exception Group Traceback (most recent call last):";
+  CHECK(begins_error(header, "epoch 3"));
+  CHECK(may_begin_error("  + Exc"));
+  const auto output =
+      read_error(header +
+                 "\n  |   File \"/home/me/train.py\", line 7, in <module>\n  |     raise group\n"
+                 "  | ExceptionGroup: two loaders (2 sub-exceptions)\n"
+                 "  +-+---------------- 1 ----------------\n    | ValueError: bad batch 50\n"
+                 "    +---------------- 2 ----------------\n    | KeyError: 'x'\n"
+                 "    +------------------------------------\n");
+  REQUIRE(output);
+  CHECK(output->error.sentence() == "ExceptionGroup: two loaders (2 sub-exceptions) (train.py:7)");
+  REQUIRE(output->shorter.size() == 7);
+  CHECK(output->shorter[5] == "    | ValueError: bad batch 50");
+  CHECK(output->full.front() == header);
+}
+
+TEST_CASE(
+    "traceback: a crash that faulthandler tells, and stacks that it prints of a living rank") {
+  const auto output = read_error(
+      "Fatal Python error: Segmentation fault\n\nThread 0x01 (most recent call first):\n"
+      "  File \"/usr/lib/python3.12/threading.py\", line 9 in wait\n\n"
+      "Current thread 0x02 (most recent call first):\n"
+      "  File \"/x/site-packages/numpy/core.py\", line 1 in sum\n"
+      "  File \"/home/me/train.py\", line 5 in load\n"
+      "  File \"/home/me/train.py\", line 11 in <module>\n\n"
+      "Extension modules: numpy.core (total: 1)\n");
+  REQUIRE(output);
+  CHECK(output->error.sentence() == "Fatal Python error: Segmentation fault (train.py:5)");
+  CHECK(begins_error("Fatal Python error: Aborted", ""));
+  CHECK_FALSE(begins_error("  File \"/home/me/train.py\", line 5 in load",
+                           "Thread 0x02 (most recent call first):"));
+}
+
 TEST_CASE("traceback: what does not end a process begins no error") {
   const std::string header = "Traceback (most recent call last):";
   CHECK(begins_error(header, "epoch 3"));
