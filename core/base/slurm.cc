@@ -141,6 +141,40 @@ Status read_rendezvous(Config& config, const std::string& step, const Environmen
   return {};
 }
 
+/// The number that the variable holds, or nothing where it is not set.
+Result<std::optional<int>> count_in(const char* name, const Environment& environment) {
+  const auto text = environment(name);
+  if (!text) return std::optional<int>();
+  const auto value = number(*text);
+  if (value && *value >= 1 && *value <= std::numeric_limits<int>::max()) {
+    return std::optional(static_cast<int>(*value));
+  }
+  return bad_value(name, *text, "a whole number from 1 on");
+}
+
+/// The tasks of a node alone, of which Slurm names no list.
+Result<int> tasks_of_one_node(const Environment& environment) {
+  RONDE_ASSIGN_OR_RETURN(const auto tasks, count_in("SLURM_NTASKS", environment));
+  if (tasks) return *tasks;
+  RONDE_ASSIGN_OR_RETURN(const auto cores, count_in("SLURM_CPUS_ON_NODE", environment));
+  RONDE_ASSIGN_OR_RETURN(const auto each, count_in("SLURM_CPUS_PER_TASK", environment));
+  return std::max(1, cores.value_or(1) / each.value_or(1));
+}
+
+/// The tasks of each node of the allocation.
+Result<std::vector<int>> tasks_of_nodes(std::size_t nodes, const Environment& environment) {
+  const std::string list = environment("SLURM_TASKS_PER_NODE").value_or("");
+  if (!list.empty()) {
+    auto given = expand_counts(list);
+    if (given.ok() && given->size() == nodes) return given;
+    return bad_value("SLURM_TASKS_PER_NODE", list,
+                     fmt::format("{} numbers such as 2(x3),1", nodes));
+  }
+  if (nodes > 1) return std::vector<int>(nodes, 1);
+  RONDE_ASSIGN_OR_RETURN(const int tasks, tasks_of_one_node(environment));
+  return std::vector<int>{tasks};
+}
+
 }  // namespace
 
 std::optional<std::string> slurm_step_name(const Environment& environment) {
@@ -171,21 +205,15 @@ Status read_slurm_step(Config& config, const Environment& environment) {
   return config.size == 1 ? Status() : read_rendezvous(config, step, environment);
 }
 
-Result<std::string> slurm_hosts(const Environment& environment) {
+Result<std::string> slurm_hosts(const Environment& environment, int asked) {
   const auto list = environment("SLURM_JOB_NODELIST");
   if (!list || slurm_step_name(environment)) return std::string();
-  const auto nodes = expand_nodelist(*list);
+  auto nodes = expand_nodelist(*list);
   if (!nodes.ok()) return bad_value("SLURM_JOB_NODELIST", *list, "node lists such as n[1-4,07]");
-  if (nodes->size() == 1) return std::string();
-  const std::string tasks = environment("SLURM_TASKS_PER_NODE").value_or("");
-  std::vector<int> counts(nodes->size(), 1);
-  if (!tasks.empty()) {
-    const auto given = expand_counts(tasks);
-    if (!given.ok() || given->size() != nodes->size()) {
-      return bad_value("SLURM_TASKS_PER_NODE", tasks,
-                       fmt::format("{} numbers such as 2(x3),1", nodes->size()));
-    }
-    counts = *given;
+  RONDE_ASSIGN_OR_RETURN(std::vector<int> counts, tasks_of_nodes(nodes->size(), environment));
+  if (nodes->size() == 1 && asked > 0) counts.front() = asked;
+  if (nodes->size() == 1 && environment("SLURMD_NODENAME") == nodes->front()) {
+    nodes->front() = "localhost";
   }
   std::vector<std::string> hosts;
   for (std::size_t i = 0; i < counts.size(); ++i) {

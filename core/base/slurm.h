@@ -25,10 +25,12 @@ std::optional<std::string> slurm_step_tasks(const Environment& environment);
 /// Errors: kInvalidArgument naming the variable, its value and what is allowed.
 Status read_slurm_step(Config& config, const Environment& environment);
 
-/// The nodes of the allocation with their tasks, as "n1:2,n2:2"; empty outside of one, on one node
-/// alone, and in a task of a step.
+/// The nodes of the allocation with their tasks, as "n1:2,n2:2"; empty outside of one, and in a
+/// task of a step. Where Slurm names no tasks: one for each core of a node alone, else one a node.
+/// A node alone that this process runs on is "localhost". It takes as many ranks as are `asked` for
+/// (0: none are), as without an allocation.
 /// Errors: kInvalidArgument naming the variable, its value and what is allowed.
-Result<std::string> slurm_hosts(const Environment& environment);
+Result<std::string> slurm_hosts(const Environment& environment, int asked = 0);
 
 /// The names that a node list such as "n[1-4,07],m01" stands for, in order.
 /// Errors: kInvalidArgument with the list; more than 65,536 names are none.

@@ -117,10 +117,27 @@ TEST_CASE("slurm: the hosts of a batch script are those of its allocation") {
                            {"SLURM_TASKS_PER_NODE", "2(x2),1"}};
   CHECK(*slurm_hosts(environment_of(batch)) == "n1:2,n2:2,m1:1");
   CHECK(slurm_hosts(environment_of({}))->empty());
-  CHECK(slurm_hosts(environment_of(joined(batch, {{"SLURM_JOB_NODELIST", "n1"}})))->empty());
   CHECK(slurm_hosts(environment_of(joined(batch, step())))->empty());
   const Variables fewer = joined(batch, {{"SLURM_TASKS_PER_NODE", "2"}});
   CHECK(slurm_hosts(environment_of(fewer)).status().message().find("SLURM_TASKS_PER_NODE") == 0);
+}
+
+TEST_CASE("slurm: a node alone has the tasks of its allocation, or the ranks that are asked for") {
+  const auto hosts = [](const Variables& more, int asked = 0) {
+    const Variables one = {{"SLURM_JOB_ID", "17"}, {"SLURM_JOB_NODELIST", "n1"}};
+    return *slurm_hosts(environment_of(joined(one, more)), asked);
+  };
+  const Variables tasks = {{"SLURM_TASKS_PER_NODE", "2"}, {"SLURM_NTASKS", "3"}};
+  CHECK(hosts(tasks) == "n1:2");
+  CHECK(hosts(tasks, 4) == "n1:4");
+  CHECK(hosts(joined(tasks, {{"SLURMD_NODENAME", "n1"}})) == "localhost:2");
+  CHECK(hosts({{"SLURM_NTASKS", "3"}}) == "n1:3");
+  CHECK(hosts({{"SLURM_CPUS_ON_NODE", "8"}, {"SLURM_CPUS_PER_TASK", "3"}}) == "n1:2");
+  CHECK(hosts({{"SLURM_CPUS_ON_NODE", "8"}}) == "n1:8");
+  CHECK(hosts({}) == "n1:1");
+  const auto bad =
+      slurm_hosts(environment_of({{"SLURM_JOB_NODELIST", "n1"}, {"SLURM_NTASKS", "x"}}));
+  CHECK(bad.status().message().find("SLURM_NTASKS") == 0);
 }
 
 TEST_CASE("slurm: neither a batch script nor salloc's shell is a task") {
