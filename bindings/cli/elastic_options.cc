@@ -1,15 +1,14 @@
 #include "bindings/cli/elastic_options.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
-#include <sstream>
 #include <string_view>
 
+#include "bindings/cli/shell_command.h"
 #include "core/base/config.h"
 
 namespace ronde {
@@ -22,17 +21,6 @@ std::chrono::milliseconds to_ms(double seconds) {
 }
 
 Status refuse(std::string text) { return {Code::kInvalidArgument, std::move(text)}; }
-
-/// True if execvp() would find the program.
-bool can_run(const std::string& program) {
-  if (program.find('/') != std::string::npos) return ::access(program.c_str(), X_OK) == 0;
-  const char* const path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe)
-  std::istringstream folders(path == nullptr ? "" : path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
-  }
-  return false;
-}
 
 /// The first option that only elastic jobs have; empty where none was given.
 std::string elastic_only_option(const ElasticRequest& request) {
@@ -106,11 +94,8 @@ elastic::HostPauses pauses_of(const ElasticRequest& request) {
 
 /// Without a list of hosts, this host has as many slots as ranks are asked for.
 HostSlots own_host(const RunRequest& request) {
-  const ElasticRequest& elastic = request.elastic;
-  for (const int slots : {elastic.slots_per_host, request.np, elastic.max_np}) {
-    if (slots > 0) return {"localhost", slots};
-  }
-  return {"localhost", std::max(1, elastic.min_np)};
+  const int asked = asked_slots(request);
+  return {"localhost", asked > 0 ? asked : std::max(1, request.elastic.min_np)};
 }
 
 DiscoverySpec discovery_of(const RunRequest& request) {
@@ -163,6 +148,14 @@ Status check_slots(const std::vector<HostSlots>& hosts, int needed) {
 }
 
 }  // namespace
+
+int asked_slots(const RunRequest& request) {
+  const ElasticRequest& elastic = request.elastic;
+  for (const int slots : {elastic.slots_per_host, request.np, elastic.max_np}) {
+    if (slots > 0) return slots;
+  }
+  return 0;
+}
 
 void add_elastic_options(CLI::App& app, ElasticRequest& request) {
   const auto count = CLI::Range(1, kMostRanks);

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -17,7 +16,9 @@
 #include "bindings/cli/launch/this_host.h"
 #include "bindings/cli/mpirun_job.h"
 #include "bindings/cli/run_settings.h"
+#include "bindings/cli/shell_command.h"
 #include "core/base/config.h"
+#include "core/base/os/folders.h"
 #include "core/base/os/interfaces.h"
 #include "core/base/slurm.h"
 #include "timeline/recording/trace_file.h"
@@ -37,8 +38,6 @@ constexpr const char* kExamples =
     "A hostfile names one host on each line: \"node1 slots=4\". A script FILE.py runs with this\n"
     "Python. Output lines begin with [rank]; the last lines of a job that fails sum it up. The\n"
     "exit status is that of the rank that failed first. --stdin chooses who gets standard input.\n";
-
-std::string own_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
 
 /// Hosts with their ranks. This host's name becomes empty: it needs no ssh.
 Result<std::vector<HostRanks>> placed_hosts(const RunRequest& request) {
@@ -62,16 +61,6 @@ Result<std::vector<HostRanks>> placed_hosts(const RunRequest& request) {
   return placed;
 }
 
-/// A Python script that cannot be run as it stands runs with the Python that started this program.
-Arguments runnable(Arguments command) {
-  const std::string& script = command.front();
-  const bool path = script.find('/') != std::string::npos;
-  if (!script.ends_with(".py") || (path && ::access(script.c_str(), X_OK) == 0)) return command;
-  const char* const python = std::getenv("RONDE_PYTHON");  // NOLINT(concurrency-mt-unsafe)
-  command.insert(command.begin(), python == nullptr ? "python3" : python);
-  return command;
-}
-
 bool lists_hosts(const RunRequest& request) {
   return !request.hosts.empty() || !request.hostfile.empty() ||
          !request.elastic.discovery_script.empty();
@@ -93,8 +82,8 @@ Status check_interface(const RunRequest& request, const LaunchOptions& options) 
 /// The folder of the trace, which ranks of this host cannot do without.
 Status make_timeline_folder(const std::string& timeline) {
   if (timeline.empty()) return {};
-  const auto folder = std::filesystem::absolute(timeline).parent_path();
-  if (std::filesystem::is_directory(folder)) return {};
+  const auto folder = std::filesystem::path(absolute_path(timeline)).parent_path();
+  if (is_folder(folder)) return {};
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
@@ -138,10 +127,9 @@ std::chrono::milliseconds start_timeout(const RunRequest& request) {
 /// Horovod itself has precedence with horovodrun: its package looks for that first.
 Result<std::string> horovod_folder(const RunRequest& request) {
   if (!request.horovod && !request.elastic.as_horovod) return std::string();
-  const std::filesystem::path folder =
-      std::filesystem::path(own_program())
-          .replace_filename(request.horovod ? "_horovod_alias" : "_horovod_fallback");
-  if (std::filesystem::is_directory(folder)) return folder.string();
+  RONDE_ASSIGN_OR_RETURN(std::filesystem::path folder, own_program());
+  folder.replace_filename(request.horovod ? "_horovod_alias" : "_horovod_fallback");
+  if (is_folder(folder)) return folder.string();
   if (!request.horovod) return std::string();
   return Status(Code::kUnsupported,
                 fmt::format("--horovod needs ronde's Python package, which is not installed beside "
@@ -182,14 +170,17 @@ Result<LaunchOptions> launch_options(const RunRequest& request) {
   }
   RONDE_RETURN_IF_ERROR(check_elastic_options(request));
   LaunchOptions options;
+  RONDE_ASSIGN_OR_RETURN(options.directory, current_folder());
   if (!request.elastic.wanted()) {
     RONDE_ASSIGN_OR_RETURN(options.hosts, placed_hosts(request));
     options.size = options.hosts.back().first_rank + options.hosts.back().ranks;
   }
   RONDE_ASSIGN_OR_RETURN(options.environment, ranks_environment(request));
-  options.command = runnable(request.command);
+  options.command =
+      request.elastic.as_horovod ? runnable_as_horovod(request.command) : runnable(request.command);
+  RONDE_RETURN_IF_ERROR(check_needs_no_shell(options.command));
   options.network_interface = request.network_interface;
-  options.program = own_program();
+  RONDE_ASSIGN_OR_RETURN(options.program, own_program());
   options.ssh = {request.ssh_port, request.ssh_identity_file, request.ssh_options,
                  request.remote_program.empty() ? options.program : request.remote_program,
                  request.remote_shell};
@@ -292,7 +283,8 @@ const char* name_of(const RunRequest& request) {
 /// Without a list of hosts they are the nodes of Slurm's allocation, if there is one.
 Result<RunRequest> with_allocated_hosts(RunRequest request) {
   if (lists_hosts(request)) return request;
-  RONDE_ASSIGN_OR_RETURN(request.hosts, slurm_hosts(process_environment()));
+  const int asked = request.elastic.wanted() ? asked_slots(request) : request.np;
+  RONDE_ASSIGN_OR_RETURN(request.hosts, slurm_hosts(process_environment(), asked));
   return request;
 }
 

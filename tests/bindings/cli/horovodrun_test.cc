@@ -49,6 +49,18 @@ TEST_CASE("horovodrun: words of the command stay as they are") {
   CHECK(job.out == "[0] -np 3 -hostfile\n");
 }
 
+TEST_CASE("horovodrun: variables before the command and commands of a shell work as in one") {
+  const auto output_of = [](std::vector<std::string> command) {
+    command.insert(command.begin(), {"-np", "1"});
+    return run_horovodrun(std::move(command)).out;
+  };
+  CHECK(output_of({"A=1", "B=2 3", "sh", "-c", "echo $A $B"}) == "[0] 1 2 3\n");
+  CHECK(output_of({"cd / && echo \"in $PWD\""}) == "[0] in /\n");
+  CHECK(output_of({"A=1", "cd / && echo $A > /dev/stdout"}) == "[0] 1\n");
+  CHECK(output_of({"exec", "echo", "two  words", "$HOME"}) == "[0] two  words $HOME\n");
+  CHECK(run_horovodrun({"-np", "1", "A=1"}).status == 2);
+}
+
 TEST_CASE("horovodrun: --check-build and --version print and end") {
   for (const char* const flag : {"--check-build", "-cb"}) {
     const Finished done = run_horovodrun({flag});

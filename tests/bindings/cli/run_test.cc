@@ -121,6 +121,93 @@ TEST_CASE("run: another program than ssh starts the agents, of hosts that it alo
   CHECK(contains(none.err, "cannot run \"/no/shell\""));
 }
 
+TEST_CASE("run: a host that is lost is named as the one that failed first") {
+  const ScratchDirectory scratch;
+  const std::filesystem::path shell = scratch.path() / "shell";
+  std::ofstream(shell) << "#!/bin/sh\n[ $1 != b ] || { (until [ -e " << scratch.path() / "up"
+                       << " ]; do sleep 0.02; done; kill -9 $$) & }\n"
+                       << "RONDE_AGENT_ADDRESS=127.0.0.1 exec sh -c \"$2\"\n";
+  std::filesystem::permissions(shell, std::filesystem::perms::owner_all);
+  const std::string script = "[ $RANK != 2 ] || touch " + (scratch.path() / "up").string();
+  // By the launcher, and by the agent of the first host.
+  for (const char* const fan_out : {"32", "1"}) {
+    std::filesystem::remove(scratch.path() / "up");
+    const Finished job = run_ronde({"run", "--remote-shell", shell, "--agent-fan-out", fan_out,
+                                    "-H", "a:2,b:1", "--", "sh", "-c", script + "; sleep 1000"});
+    CHECK(job.status == 1);
+    CHECK(contains(job.err, "host b failed first: "));
+    CHECK(contains(job.err, "killed by signal 9 (Killed)\n"));
+    CHECK(contains(job.err, "rank 2 was lost with its host; ranks 0, 1 ended when asked to"));
+  }
+}
+
+TEST_CASE("run: a rank that cannot start is not followed by blame for those that are ended") {
+  const Finished job = run_shell(1, "true");
+  CHECK(job.status == 0);
+  const ScratchDirectory scratch;
+  const std::filesystem::path shell = scratch.path() / "shell";
+  std::ofstream(shell) << "#!/bin/sh\nif [ $1 = b ]; then PATH=/none; fi\n"
+                       << "RONDE_AGENT_ADDRESS=127.0.0.1 exec /bin/sh -c \"$2\"\n";
+  std::filesystem::permissions(shell, std::filesystem::perms::owner_all);
+  const Finished failed =
+      run_ronde({"run", "--remote-shell", shell, "-H", "a:1,b:1", "--", "sleep", "1000"});
+  CHECK(failed.status == 127);
+  CHECK_FALSE(contains(failed.err, "rank 0 failed first"));
+  CHECK(contains(failed.err, "rank 0 ended when asked to"));
+}
+
+TEST_CASE("run: a folder that is gone is told, by each command that needs it") {
+  const auto in_gone_folder = [](const std::string& arguments) {
+    return Program({"sh", "-c",
+                    "mkdir gone-$$ && cd gone-$$ && rmdir ../gone-$$ && exec " +
+                        std::string(RONDE_PROGRAM) + " " + arguments})
+        .wait();
+  };
+  const auto before = std::filesystem::current_path();
+  const ScratchDirectory scratch;
+  std::filesystem::current_path(scratch.path());
+  for (const char* const command :
+       {"run -np 2 -- true", "run -np 1 --timeline t.json -- true", "run --min-np 1 -- true"}) {
+    const Finished job = in_gone_folder(command);
+    CHECK(job.status == 2);
+    CHECK(contains(job.err, "ronde run: the current folder cannot be used: No such file"));
+  }
+  for (const char* const command : {"timeline report t.json", "timeline merge t.json",
+                                    "top t.json --wait 0.1", "doctor --limits"}) {
+    CAPTURE(command);
+    const Finished other = in_gone_folder(command);
+    CHECK(other.status < 128);
+    CHECK_FALSE(contains(other.err, "terminate called"));
+    CHECK_FALSE(contains(other.err, "did not expect"));
+  }
+  std::filesystem::current_path(before);
+}
+
+TEST_CASE("run: a command that only a shell understands is refused with what to type") {
+  const Finished variable = run_ronde({"run", "-np", "1", "VAR=1", "true"});
+  CHECK(variable.status == 2);
+  CHECK(contains(variable.err, "\"VAR=1\" is no program: set a variable by --env VAR=1"));
+  const Finished line = run_ronde({"run", "-np", "1", "cd x && true"});
+  CHECK(line.status == 2);
+  CHECK(contains(line.err, "start it by -- sh -c 'cd x && true'"));
+  CHECK(run_ronde({"run", "-np", "1", "cd", "x"}).status == 2);
+}
+
+TEST_CASE("run: inside an allocation of one node its tasks are the ranks") {
+  const auto run_with = [](const std::string& environment, const std::string& options) {
+    return Program({"sh", "-c",
+                    "exec env SLURM_JOB_ID=7 SLURM_JOB_NODELIST=$(hostname) " + environment + " " +
+                        RONDE_PROGRAM + " run " + options + " -- sh -c 'echo of $RONDE_SIZE'"})
+        .wait();
+  };
+  CHECK(contains(run_with("SLURM_TASKS_PER_NODE=2", "").out, "[1] of 2\n"));
+  CHECK(run_with("SLURM_NTASKS=2", "-np 1").out == "[0] of 1\n");
+  CHECK(contains(run_with("SLURM_NTASKS=1", "-np 2").out, "[1] of 2\n"));
+  const Finished bad = run_with("SLURM_NTASKS=x", "");
+  CHECK(bad.status == 2);
+  CHECK(contains(bad.err, "SLURM_NTASKS=x"));
+}
+
 TEST_CASE("run: all ranks get one secret by a descriptor, and none by environment or argv") {
   const Finished job =
       run_shell(2,
