@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 import pytest
+import ronde
+from ronde import _torchrun
 
 SCRIPT = """
 import torch
@@ -76,6 +78,22 @@ def test_under_mpirun_the_failing_ranks_status_is_the_jobs():
 def test_torchrun(tmp_path):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     run([*torchrun, "--master-port", "0"], tmp_path)
+
+
+def test_torchrun_on_several_hosts_says_what_an_older_torch_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ronde.torch.distributed._agents", None)
+    for name in [name for name in os.environ if name.startswith("RONDE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "7")
+    monkeypatch.setenv("GROUP_WORLD_SIZE", "2")
+    monkeypatch.setenv("MASTER_ADDR", "n1")
+    why = r"2 agents.*PyTorch 2.11.*RONDE_RENDEZVOUS=ADDRESS:PORT.*RONDE_SECRET_FILE=PATH"
+    with pytest.raises(ronde.UnavailableError, match=why):
+        _torchrun.agreed_settings({}, {})
+    by_hand = {"RONDE_RENDEZVOUS": "n1:4000", "RONDE_SECRET_FILE": "/secret"}
+    assert _torchrun.agreed_settings({}, by_hand) == {}
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    assert _torchrun.agreed_settings({}, {}) == {}
 
 
 def test_no_launcher_is_a_job_of_one(tmp_path):

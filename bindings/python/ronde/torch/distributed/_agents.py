@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -17,12 +17,12 @@ from ronde.torch.distributed._rendezvous import Meeting, attempt_scope
 
 
 def job_settings(
-    rank: int, size: int, ranks: str = "", chosen: Iterable[str] = ()
+    rank: int, size: int, ranks: str = "", chosen: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """The settings of a job that all of `size` ranks have agreed on in torchrun's store.
 
     `ranks`: names a job of some ranks of torchrun's only. `chosen`: the settings that this process
-    has, besides those in the environment. Blocks until all have come. Raises TimeoutError with the
+    has, over those in the environment. Blocks until all have come. Raises TimeoutError with the
     missing ranks, UnavailableError if the store cannot be reached.
     """
     refuse_orphan()

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import select
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ronde._errors import UnavailableError
+from ronde._errors import RankFailure, UnavailableError
 from ronde.torch.distributed._addresses import own_address
+from ronde.torch.distributed._secret import mark_of
 
 _PARENT = os.getppid()
 _RENDEZVOUS = "RONDE_RENDEZVOUS"
@@ -36,15 +38,16 @@ class Peer:
     address: str  # where ranks of other hosts reach this host; empty: unknown
     has_rendezvous: bool = False  # the user has set one
     has_secret: bool = False  # likewise
+    secret_mark: str = ""  # tells secrets apart, and nothing of them; empty: unknown
     dead: tuple[int, ...] = ()  # ranks of an earlier group, proven dead by this process
 
     @classmethod
-    def me(cls, dead: Sequence[int] = (), chosen: Iterable[str] = ()) -> Peer:
+    def me(cls, dead: Sequence[int] = (), chosen: Mapping[str, str] | None = None) -> Peer:
         """This process. `dead`: the ranks whose death it can prove.
 
-        `chosen`: the settings that it has, besides those in the environment.
+        `chosen`: the settings that it has, over those in the environment.
         """
-        known = {*os.environ, *chosen}
+        known = {**os.environ, **(chosen or {})}
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return cls(
             nonce=uuid.uuid4().hex[:12],
@@ -56,7 +59,8 @@ class Peer:
             attempt=os.environ.get("TORCHELASTIC_RESTART_COUNT", ""),
             address=own_address(),
             has_rendezvous=_RENDEZVOUS in known,
-            has_secret=not known.isdisjoint(_SECRETS),
+            has_secret=not known.keys().isdisjoint(_SECRETS),
+            secret_mark=mark_of(known.get("RONDE_SECRET_FILE", "")),
             dead=tuple(dead),
         )
 
@@ -85,6 +89,50 @@ class Peer:
             return bool(poll.poll(0)) or _start_time(self.pid) != self.started
         finally:
             os.close(descriptor)
+
+    def failure(self, rank: int, what: str) -> RankFailure:
+        """An error about this process. `what`: has {} for the rank, and for the process."""
+        host = self.host.split()[0]
+        error = RankFailure(what.format(rank, f"(pid {self.pid} on {host})"))
+        error.rank, error.host, error.pid = rank, host, self.pid
+        return error
+
+
+class EndWatch:
+    """A descriptor that is readable once one of the peers has ended that the kernel here knows.
+
+    A context that gives the descriptor.
+    """
+
+    def __init__(self, peers: Iterable[Peer]) -> None:
+        """Watches `peers`."""
+        self._peers = list(peers)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> int:
+        watched = self._stack.enter_context(select.epoll())
+        pids = Peer.me().pids
+        for peer in self._peers:
+            if peer.pids == pids and peer.pid != os.getpid():
+                descriptor = _descriptor_of(peer)
+                if descriptor >= 0:
+                    self._stack.callback(os.close, descriptor)
+                    watched.register(descriptor, select.EPOLLIN)
+        return watched.fileno()
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
+def _descriptor_of(peer: Peer) -> int:
+    """A descriptor that is readable once the process has ended; -1 where there can be none."""
+    with suppress(OSError, AttributeError):  # no descriptors left, an old kernel
+        with suppress(ProcessLookupError):
+            return os.pidfd_open(peer.pid)
+        ended, other_end = os.pipe()
+        os.close(other_end)
+        return ended
+    return -1
 
 
 def refuse_orphan() -> None:

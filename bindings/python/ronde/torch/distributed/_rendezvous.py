@@ -12,7 +12,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,8 @@ _LONGEST_PAUSE_S = 0.02
 _MARGIN_S = 5.0  # after rank 0's own limit, as it names the missing ranks
 _LOOK_EVERY_S = 0.25  # at processes, to see if they have ended
 
+ENDED_AT_START = "rank {} ended while the job started {}"
+
 Judge = Callable[[list[Peer]], str]
 
 
@@ -53,6 +55,8 @@ class Meeting:
     """One process's part in an agreement among `size` processes.
 
     offer_limit_s: how long rank 0 may take to come. limit_s: how long the others may, after it.
+    watch: raises RankFailure for a process that was to come and has ended; all then raise it.
+    numbers: by which errors call the ranks; 0, 1, ... by default.
     """
 
     store: Store
@@ -62,6 +66,8 @@ class Meeting:
     me: Peer
     offer_limit_s: float
     limit_s: float
+    watch: Callable[[], None] | None = None
+    numbers: Sequence[int] = ()
 
     def agree(self, judge: Judge | None = None) -> Agreement:
         """Blocks until all ranks agree. `judge`: on rank 0, why the peers may not start; or "".
@@ -84,7 +90,7 @@ class Meeting:
                 raise UnavailableError(why)
             agreed = _agreement(job, peers)
         except Error as error:
-            log.put(place + 1, {"ended": job, "why": str(error), "kind": type(error).__name__})
+            log.put(place + 1, {"ended": job, **_fields_of(error)})
             raise
         confirmed = {"confirmed": job, "peers": [peer.fields() for peer in peers]}
         confirmed.update(place=agreed.place, secret=agreed.secret)
@@ -104,10 +110,27 @@ class Meeting:
             if waiting.is_over():
                 raise TimeoutError(self._missing(keys))
             if waiting.should_look():
+                self._look_around()
                 self._look_at(keys)
                 if is_replaced():
                     raise self._replaced()
             waiting.pause()
+
+    def _look_around(self) -> None:
+        """Raises RankFailure if any process has found that one has ended that was to come."""
+        if self.watch is None:
+            return
+        found = f"ronde/{self.scope}/gone"
+        try:
+            self.watch()
+        except RankFailure as failure:
+            self.store.set(found, json.dumps(_fields_of(failure)))
+            raise
+        if self.store.check([found]):
+            raise _error_of(json.loads(self.store.get(found)))
+
+    def _number(self, rank: int) -> int:
+        return self.numbers[rank] if self.numbers else rank
 
     def _look_at(self, keys: list[str]) -> None:
         """Raises RankFailure if a process has ended that has accepted."""
@@ -115,13 +138,14 @@ class Meeting:
             if self.store.check([key]):
                 peer = _peer(self.store.get(key))
                 if peer.is_dead(self.me.pids):
-                    raise _failure(rank, peer)
+                    raise peer.failure(self._number(rank), ENDED_AT_START)
 
     def _missing(self, keys: list[str]) -> str:
         absent = [rank for rank, key in enumerate(keys, 1) if not self.store.check([key])]
         if absent:
-            names = ", ".join(map(str, absent[:64]))
-            return f"ranks {names} of {self.size} have not come within {self.limit_s:g} s"
+            names = ", ".join(str(self._number(rank)) for rank in absent[:64])
+            of = "" if self.numbers else f" of {self.size}"
+            return f"ranks {names}{of} have not come within {self.limit_s:g} s"
         return "the ranks that have come are of different attempts (TORCHELASTIC_RESTART_COUNT)"
 
     def _follow(self, log: _Log) -> Agreement:
@@ -142,7 +166,7 @@ class Meeting:
                     raise self._replaced()
                 return Agreement(job, peers, entry["place"], entry["secret"])
             elif entry.get("ended") == job:
-                raise _KINDS[entry["kind"]](entry["why"])
+                raise _error_of(entry)
 
     def _next(self, log: _Log, place: int, leader: Peer | None) -> dict[str, Any]:
         """Waits for an entry of the log."""
@@ -151,13 +175,15 @@ class Meeting:
         alone_since: float | None = None
         while not log.has(place):
             now = time.monotonic()
-            if waiting.should_look() and leader and leader.is_dead(self.me.pids):
-                alone_since = alone_since or now  # its successor may come
+            if waiting.should_look():
+                self._look_around()
+                if leader and leader.is_dead(self.me.pids):
+                    alone_since = alone_since or now  # its successor may come
             if alone_since and now - alone_since > self.limit_s:
                 assert leader is not None
-                raise _failure(0, leader)
+                raise leader.failure(self._number(0), ENDED_AT_START)
             if waiting.is_over():
-                raise TimeoutError(f"rank 0 has not come within {limit_s:g} s")
+                raise TimeoutError(f"rank {self._number(0)} has not come within {limit_s:g} s")
             waiting.pause()
         return log.read(place)
 
@@ -259,6 +285,7 @@ def _agreement(job: str, peers: list[Peer]) -> Agreement:
         return Agreement(job, peers)
     _check_alike(peers, [peer.has_rendezvous for peer in peers], "RONDE_RENDEZVOUS")
     _check_alike(peers, [peer.has_secret for peer in peers], "RONDE_SECRET_FILE")
+    _check_one_secret(peers)
     place = "" if first.has_rendezvous else meeting_place(first.address, others)
     if not (place or first.has_rendezvous):
         raise UnavailableError(
@@ -281,12 +308,33 @@ def _check_alike(peers: list[Peer], have: list[bool], name: str) -> None:
     )
 
 
+def _check_one_secret(peers: list[Peer]) -> None:
+    """Raises InvalidArgumentError if two ranks have different secrets."""
+    known = {peer.secret_mark: rank for rank, peer in reversed([*enumerate(peers)])}
+    known.pop("", None)
+    ranks = sorted(known.values())
+    if len(ranks) > 1:
+        one, other = (f"rank {rank} on {peers[rank].host.split()[0]}" for rank in ranks[:2])
+        raise InvalidArgumentError(
+            f"{one} and {other} have different secrets: RONDE_SECRET_FILE must hold the same one "
+            "on all hosts"
+        )
+
+
 def _peer(text: bytes) -> Peer:
     return Peer.from_fields(json.loads(text))
 
 
-def _failure(rank: int, peer: Peer) -> RankFailure:
-    host = peer.host.split()[0]
-    error = RankFailure(f"rank {rank} ended while the job started (pid {peer.pid} on {host})")
-    error.rank, error.host, error.pid = rank, host, peer.pid
+def _fields_of(error: Error) -> dict[str, Any]:
+    """An error as other ranks read it."""
+    names = ("rank", "host", "pid") if isinstance(error, RankFailure) else ()
+    about = {name: getattr(error, name) for name in names}
+    return {"why": str(error), "kind": type(error).__name__, "about": about}
+
+
+def _error_of(fields: dict[str, Any]) -> Error:
+    """The inverse of _fields_of()."""
+    error = _KINDS[fields["kind"]](fields["why"])
+    for name, value in fields["about"].items():
+        setattr(error, name, value)
     return error

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import secrets
+from pathlib import Path
 
 
 def new_secret() -> str:
     """A job's secret: 64 hexadecimal digits."""
     return secrets.token_hex(32)
+
+
+def mark_of(path: str) -> str:
+    """A mark of the secret in that file, by which others can only see that theirs differs.
+
+    Empty where there is no such file that can be read: the core says what is wrong with it.
+    """
+    try:
+        secret = Path(path).read_bytes().strip()
+    except OSError:
+        return ""
+    return hmac.new(secret, b"ronde secret's mark", "sha256").hexdigest()[:16]
 
 
 class SecretFile:
