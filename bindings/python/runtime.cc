@@ -1,4 +1,5 @@
 // Binds Runtime: joining and leaving the job, who is who, process sets, the timeline.
+#include <poll.h>
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -33,6 +34,15 @@ CancelSource cancel_source(const Config& config) {
   return member == nullptr ? CancelSource() : member->cancel_source(config.job_id);
 }
 
+/// Ends the start once `fd` is readable.
+CancelSource cancelled_by(int fd) {
+  return {fd, [fd] {
+            pollfd watched{fd, POLLIN, 0};
+            if (::poll(&watched, 1, 0) == 0) return Status();
+            return Status(Code::kAborted, "a process that was to join the job has ended");
+          }};
+}
+
 /// Without the GIL: a dump may wait for it.
 void destroy(Runtime* runtime) {
   if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) {
@@ -42,9 +52,11 @@ void destroy(Runtime* runtime) {
   delete runtime;
 }
 
-RuntimePtr create(const Settings& settings, const RuntimePtr& carry, bool has_copies) {
+/// `until`: the start ends once this descriptor is readable; -1: none.
+RuntimePtr create(const Settings& settings, const RuntimePtr& carry, bool has_copies, int until) {
   const Config config = config_with(settings);
-  JoinOptions options{cancel_source(config), carry.get(), has_copies, script_source()};
+  CancelSource cancel = until < 0 ? cancel_source(config) : cancelled_by(until);
+  JoinOptions options{std::move(cancel), carry.get(), has_copies, script_source()};
   Result<std::unique_ptr<Runtime>> result = [&] {
     py::gil_scoped_release unlocked;
     return Runtime::create(config, std::move(options));
@@ -182,7 +194,7 @@ void bind_runtime(py::module_& module) {
                                           "One membership of this process in a job.");
   binding
       .def_static("create", &create, py::arg("settings"), py::arg("carry") = nullptr,
-                  py::arg("has_copies") = false,
+                  py::arg("has_copies") = false, py::arg("until") = -1,
                   "Joins the job that the environment and `settings` describe. Blocks. Keeps the "
                   "residuals and the tuning of `carry`, which has been shut down; has_copies: so "
                   "do others for ranks that are gone.")

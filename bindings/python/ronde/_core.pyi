@@ -32,7 +32,10 @@ class Receive:
 class Runtime:
     @staticmethod
     def create(
-        settings: Mapping[str, str], carry: Runtime | None = None, has_copies: bool = False
+        settings: Mapping[str, str],
+        carry: Runtime | None = None,
+        has_copies: bool = False,
+        until: int = -1,
     ) -> Runtime: ...
     def shutdown(self, why: str = "") -> None: ...
     def rank(self) -> int: ...

@@ -163,7 +163,7 @@ def _horovod_trace() -> str | None:
 
 
 def _join(settings: dict[str, str]) -> None:
-    job.runtime = _core.Runtime.create(settings, job.last, job.has_copies)
+    job.runtime = _core.Runtime.create(settings, job.last, job.has_copies, job.until)
     job.last = None
     _core.set_current(job.runtime)
     if not job.hooks_set:

@@ -14,6 +14,7 @@ class _Job:
     has_copies = False  # partners keep copies of residuals
     forked = False
     hooks_set = False
+    until = -1  # a descriptor: a start ends by AbortedError once it is readable
 
 
 job = _Job()

@@ -12,7 +12,7 @@ import ronde
 
 pytest.importorskip("ronde.torch.distributed", exc_type=ImportError)
 import torch.distributed as dist
-from ronde.torch.distributed import _membership, _peers, _rendezvous
+from ronde.torch.distributed import _membership, _peers, _rendezvous, _secret
 from ronde.torch.distributed._peers import Peer
 from ronde.torch.distributed._rendezvous import Meeting, _Log
 
@@ -29,11 +29,11 @@ def store(request, tmp_path):
 class Rank(threading.Thread):
     """One rank that meets the others, in a thread."""
 
-    def __init__(self, store, rank, size=2, limit_s=10.0, judge=None, **about):
+    def __init__(self, store, rank, size=2, limit_s=10.0, judge=None, watch=None, **about):
         super().__init__(daemon=True)
         store = store.clone() if isinstance(store, dist.TCPStore) else store
         me = dataclasses.replace(Peer.me(), **about)
-        self.meeting = Meeting(store, "test", rank, size, me, limit_s, limit_s)
+        self.meeting = Meeting(store, "test", rank, size, me, limit_s, limit_s, watch)
         self.judge = judge
         self.agreed = self.error = None
         self.start()
@@ -230,3 +230,55 @@ def test_a_process_enters_and_leaves_a_job_of_its_own_again(monkeypatch):
         assert not first.is_current()
         with pytest.raises(ronde.NotInitializedError, match="has left"):
             first.runtime()
+
+
+def test_a_death_that_one_rank_can_prove_ends_the_meeting_on_all(store):
+    def prove():
+        raise Peer.me().failure(7, "rank {} has ended too {}")
+
+    ranks = [Rank(store, 0, 3, watch=lambda: None), Rank(store, 1, 3, watch=prove)]
+    for rank in ranks:  # rank 2 does not come
+        failure = rank.failure()
+        assert type(failure) is ronde.RankFailure
+        assert (failure.rank, failure.pid) == (7, Peer.me().pid)
+        assert "rank 7 has ended too (pid " in str(failure)
+
+
+def test_different_secrets_are_an_error_on_both_sides(store):
+    marks = {}
+    for rank in (1, 0):
+        about = {"has_secret": True, "secret_mark": str(rank), "host": f"n{rank} boot net"}
+        marks[rank] = Rank(store, rank, **about)
+    why = "rank 0 on n0 and rank 1 on n1 have different secrets: RONDE_SECRET_FILE must hold the"
+    for rank in marks.values():
+        assert why in str(rank.failure())
+        assert type(rank.failure()) is ronde.InvalidArgumentError
+
+
+def test_a_mark_tells_secrets_apart_and_not_what_they_are(tmp_path):
+    one, same, other = (tmp_path / name for name in ("one", "same", "other"))
+    one.write_text("5a" * 32)
+    same.write_text("5a" * 32 + "\n")
+    other.write_text("5b" * 32)
+    chosen = {"RONDE_SECRET_FILE": str(one)}
+    mark = Peer.me(chosen=chosen).secret_mark
+    assert mark == _secret.mark_of(str(same)) != _secret.mark_of(str(other))
+    assert mark not in one.read_text()
+    assert _secret.mark_of(str(tmp_path / "none")) == Peer.me().secret_mark == ""
+
+
+def test_a_rank_that_ends_during_the_start_is_named_at_once():
+    process = subprocess.Popen(["sleep", "1000"])
+    peer = dataclasses.replace(
+        Peer.me(), pid=process.pid, started=_peers._start_time(process.pid), nonce="other"
+    )
+    timer = threading.Timer(0.3, process.kill)
+    timer.start()
+    name, peers = f"torch-{process.pid}", [Peer.me(), peer]
+    begin = time.monotonic()
+    with pytest.raises(ronde.RankFailure, match="rank 1 ended while the job started") as raised:
+        _membership.replace(_membership.Membership(), name, peers, 0, 30.0)
+    assert raised.value.rank == 1
+    assert time.monotonic() - begin < 20
+    timer.join()
+    process.wait()

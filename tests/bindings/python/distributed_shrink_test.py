@@ -51,6 +51,43 @@ def test_ranks_die_one_after_the_other_the_stores_own_among_them(tmp_path):
         assert "left with 2" in outputs[rank]
 
 
+SECOND_DEATH = """
+def shrink_without(first, second):
+    if dist.get_rank() == first:
+        die()
+    assert add_until_failure().rank == first
+    if dist.get_rank() == second:
+        time.sleep(0.5)  # the others wait for this rank
+        die()
+    begin = time.monotonic()
+    with pytest.raises(ronde.RankFailure, match=f"rank {second} has ended too") as raised:
+        dist.shrink_group([first])
+    assert raised.value.rank == second
+    assert time.monotonic() - begin < 20  # the start's limit is 30 s
+    before = dist.get_world_size()
+    dist.shrink_group([first, second])
+    assert added() == dist.get_world_size() == before - 2
+
+start()
+assert added() == size
+first, second = map(int, sys.argv[4:6])
+shrink_without(first, second)
+if second == 0:
+    shrink_without(1, 2)  # without a store
+say("went on")
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (3, 0)])
+def test_a_second_rank_dies_while_the_others_shrink(tmp_path, first, second):
+    results = run_ranks(SECOND_DEATH, 5, tmp_path, [str(first), str(second)])
+    left = [rank for rank in range(5) if rank not in (first, second)]
+    left = left[:1] if second == 0 else left  # two of three more have died
+    outputs = check(results, [0 if rank in left else KILLED for rank in range(5)])
+    assert all("went on" in outputs[rank] for rank in left)
+
+
 def test_living_ranks_and_smaller_groups(tmp_path):
     results = run_ranks(
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -10,14 +11,29 @@ from typing import Any
 
 from torch._C._distributed_c10d import Store
 
-from ronde import _core, _job, _runtime
-from ronde._errors import InvalidArgumentError, NotInitializedError
+from ronde import _core, _epochs, _job, _runtime
+from ronde._errors import (
+    AbortedError,
+    InvalidArgumentError,
+    NotInitializedError,
+    RankFailure,
+    TimeoutError,
+    UnavailableError,
+)
+from ronde._runtime import job
 from ronde.torch.distributed._addresses import with_ports
-from ronde.torch.distributed._peers import Peer, refuse_orphan
-from ronde.torch.distributed._rendezvous import Agreement, Meeting, attempt_scope
+from ronde.torch.distributed._peers import EndWatch, Peer, refuse_orphan
+from ronde.torch.distributed._rendezvous import (
+    ENDED_AT_START,
+    Agreement,
+    Meeting,
+    attempt_scope,
+)
 from ronde.torch.distributed._secret import SecretFile
 
 _START_LIMIT_S = 60.0
+_DEATH_MOMENT_S = 0.2
+_DEATH_PAUSE_S = 0.002
 
 
 @dataclass
@@ -96,7 +112,8 @@ def replace(old: Membership, name: str, peers: list[Peer], rank: int, limit_s: f
 
     Keeps residuals of compression and tuning.
 
-    Blocks up to limit_s. After an error this process is in no job, and may try again.
+    Blocks up to limit_s. Raises RankFailure, by rank in `peers`, if one of them has ended. After an
+    error this process is in no job, and may try again.
     """
     chosen = os.environ.get("RONDE_RENDEZVOUS", "")
     place = chosen or old.place
@@ -109,7 +126,7 @@ def replace(old: Membership, name: str, peers: list[Peer], rank: int, limit_s: f
     settings = settings_of(agreed, rank, limit_s)
     _state.current = None
     _job.leave(keep=True)
-    _job.init(settings=settings)
+    _start(settings, peers)
     _state.current = Membership(name, peers, old.joined_here, 1, place, old.secret)
     return _state.current
 
@@ -140,8 +157,36 @@ def _join(store: Store, rank: int, size: int, timeout: timedelta, everyone: bool
     if joined_here:
         by_launcher = "RONDE_SIZE" in os.environ and _core.launched_job()[:2] == (rank, size)
         known = Agreement("", agreed.peers) if by_launcher else agreed
-        _job.init(settings=settings_of(known, rank, limit_s))
+        _start(settings_of(known, rank, limit_s), agreed.peers)
     return Membership(agreed.job, agreed.peers, joined_here, 0, agreed.place, agreed.secret)
+
+
+def _start(settings: dict[str, Any], peers: list[Peer]) -> None:
+    """Joins the job of `peers`, unless the kernel says that one of them has ended."""
+    if _epochs.available():  # the launcher knows of deaths
+        _job.init(settings=settings)
+        return
+    with EndWatch(peers) as job.until:
+        try:
+            _job.init(settings=settings)
+        except (AbortedError, RankFailure, TimeoutError, UnavailableError):
+            _raise_if_dead(peers)
+            raise
+        finally:
+            job.until = -1
+
+
+def _raise_if_dead(peers: list[Peer]) -> None:
+    """Raises RankFailure for a peer that has ended. A process ends after its connections."""
+    pids = Peer.me().pids
+    end = time.monotonic() + _DEATH_MOMENT_S
+    while True:
+        for rank, peer in enumerate(peers):
+            if peer.is_dead(pids):
+                raise peer.failure(rank, ENDED_AT_START) from None
+        if time.monotonic() > end:
+            return
+        time.sleep(_DEATH_PAUSE_S)
 
 
 def keep_store(store: Store, rank: int) -> None:

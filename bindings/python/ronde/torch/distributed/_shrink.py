@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import socket
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -24,6 +24,7 @@ from ronde._errors import (
     Error,
     NotInitializedError,
     RankFailure,
+    TimeoutError,
     UnavailableError,
     UnsupportedError,
 )
@@ -37,6 +38,8 @@ _STORE_PROBE_S = 2.0
 _DEATH_LIMIT_S = 2.0
 _DEATH_MOMENT_S = 0.2
 _DEATH_PAUSE_S = 0.002
+
+_GONE = "shrink_group: rank {} has ended too {}; exclude it"
 
 _c10d: Any = dist.distributed_c10d
 
@@ -78,7 +81,7 @@ class _Shrinking:
         membership.groups += 1
         return self.options(), [self.group.ranks()[place] for place in self.staying], membership
 
-    def in_a_new_job(self) -> tuple[GroupOptions, list[int], Membership]:
+    def in_a_new_job(self, make: Make) -> GroupBase:
         options, old = self.options(), self.group.membership()
         if not _membership.can_replace(old):
             raise UnsupportedError(
@@ -87,8 +90,26 @@ class _Shrinking:
             )
         limit_s = _membership.start_limit_s(options.timeout)
         agreed = self._agree(old, options, limit_s)
-        membership = _membership.replace(old, agreed.job, agreed.peers, options.group_rank, limit_s)
-        return options, list(range(options.group_size)), membership
+        with self._naming_places(agreed.peers):
+            membership = _membership.replace(
+                old, agreed.job, agreed.peers, options.group_rank, limit_s
+            )
+            return make(options, list(range(options.group_size)), membership)
+
+    @contextmanager
+    def _naming_places(self, peers: list[Peer]) -> Iterator[None]:
+        """Errors about a rank of the new job call it by its place in the group."""
+        try:
+            yield
+        except RankFailure as error:
+            if not 0 <= error.rank < len(self.staying):
+                raise
+            raise peers[error.rank].failure(self.staying[error.rank], _GONE) from None
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"shrink_group: {error} (ranks of the smaller group: it has the ranks "
+                f"{self.staying} of this one)"
+            ) from None
 
     def _agree(self, old: Membership, options: GroupOptions, limit_s: float) -> Agreement:
         dead = self._proven_dead(old)
@@ -97,6 +118,7 @@ class _Shrinking:
         if agreed is None:
             if not old.peers:
                 raise UnavailableError("shrink_group: the group's store cannot be reached")
+            dead = self._proven_dead(old)  # the store's rank may have died in the meeting
             peers = [old.peers[self.group.ranks()[place]] for place in self.staying]
             agreed = Agreement("", peers)
             why = _quorum.refusal(self.group.size(), self.staying, dead)
@@ -113,11 +135,25 @@ class _Shrinking:
         rank, size = options.group_rank, options.group_size
         if not _is_reachable(options.store):
             return None
-        meeting = Meeting(options.store, name, rank, size, Peer.me(dead), limit_s, limit_s)
+        meeting = Meeting(
+            store=options.store,
+            scope=name,
+            rank=rank,
+            size=size,
+            me=Peer.me(dead),
+            offer_limit_s=limit_s,
+            limit_s=limit_s,
+            watch=lambda: self._refuse_dead(self.group.membership()),
+            numbers=self.staying,
+        )
         try:
             return meeting.agree(self._judge)
-        except dist.DistNetworkError:
+        except dist.DistError:
             return None
+
+    def _refuse_dead(self, old: Membership) -> None:
+        """Raises RankFailure for a rank that stays and has ended."""
+        self._dead(old)
 
     def _proven_dead(self, old: Membership) -> list[int]:
         """_dead(), but waits a moment for more: a process ends after its connections.
@@ -144,7 +180,7 @@ class _Shrinking:
             if old.peers[rank].is_dead(pids):
                 dead.append(place)
                 if place in self.staying:
-                    raise _is_gone(place, old.peers[rank])
+                    raise old.peers[rank].failure(place, _GONE)
         return dead
 
     def _judge(self, peers: list[Peer]) -> str:
@@ -165,7 +201,7 @@ def shrunk(group: GroupBase, ranks_to_exclude: list[int], make: Make) -> GroupBa
     if group is not _c10d._get_default_group():
         with suppress(RankFailure, AbortedError, NotInitializedError):
             return _tried(make(*shrinking.in_the_same_job()))
-    return make(*shrinking.in_a_new_job())
+    return shrinking.in_a_new_job(make)
 
 
 def _tried(made: Any) -> GroupBase:
@@ -189,15 +225,6 @@ def _is_reachable(store: Store) -> bool:
     except OSError:
         return False
     return True
-
-
-def _is_gone(place: int, peer: Peer) -> Error:
-    host = peer.host.split()[0]
-    error = RankFailure(
-        f"shrink_group: rank {place} has ended too (pid {peer.pid} on {host}); exclude it"
-    )
-    error.rank, error.host, error.pid = place, host, peer.pid
-    return error
 
 
 def _finalize(info: dict[str, Any], excluded: set[int], made: Any) -> Any:
