@@ -239,5 +239,11 @@ def _ssh_options(port: int | None, identity: str | None) -> dict[str, Any]:
 
 
 def search_path() -> str:
-    """This process's module search path: the children must find the function's module too."""
-    return os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+    """This process's module search path: the children must find the function's module too.
+
+    Where the current folder has been deleted, it is left out: `ronde run` says so.
+    """
+    try:
+        return os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
+    except FileNotFoundError:
+        return os.pathsep.join(folder for folder in sys.path if os.path.isabs(folder))

@@ -102,6 +102,15 @@ def test_what_cannot_be_run_is_a_value_error():
             ronde.run(total, np=ranks)
 
 
+def test_a_folder_that_is_gone_is_an_error_in_words(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(ronde.InvalidArgumentError, match="the current folder cannot be used"):
+        ronde.run(print, np=1)
+
+
 def test_every_name_of_horovods_run_is_known(tmp_path):
     hostfile, identity = tmp_path / "hosts", tmp_path / "key"
     identity.touch()
