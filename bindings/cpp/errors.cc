@@ -20,14 +20,24 @@ void throw_if_error(const Status& status) {
       throw Stalled(text);
     case Code::kTimeout:
       throw Timeout(text);
+    case Code::kAborted:
+      throw Aborted(text);
     case Code::kInterrupted:
       throw Interrupted(text);
     case Code::kNotInitialized:
       throw NotInitialized(text);
     case Code::kUnsupported:
       throw Unsupported(text);
+    case Code::kResourceExhausted:
+      throw ResourceExhausted(text);
+    case Code::kVersionMismatch:
+      throw VersionMismatch(text);
+    case Code::kUnavailable:
+      throw Unavailable(text);
+    case Code::kInternal:
+      throw Internal(text);
     default:
-      throw Error(status.code(), status.to_string());
+      throw Error(status.code(), text);  // of a newer version
   }
 }
 

@@ -35,8 +35,8 @@ constexpr std::array<std::string_view, 2> kLinks = {
     "The above exception was the direct cause of the following exception:"};
 
 /// Errors of Ronde that every rank raises once another one has failed.
-constexpr std::array<std::string_view, 4> kConsequences = {"RankFailure", "AbortedError",
-                                                           "DismissedError", "JobFailedError"};
+constexpr std::array<std::string_view, 6> kConsequences = {
+    "RankFailure", "AbortedError", "Aborted", "JobFailed", "DismissedError", "JobFailedError"};
 
 Lines split_lines(std::string_view text) {
   Lines lines;

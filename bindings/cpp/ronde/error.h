@@ -1,4 +1,5 @@
-// The exceptions of the C++ API.
+// The exceptions of the C++ API. Each kind has a class of its own: its name is what a program
+// prints that catches nothing.
 #pragma once
 
 #include <stdexcept>
@@ -33,19 +34,83 @@ class RONDE_API RankFailure : public Error {
   FailedRank who_;
 };
 
-/// The remaining kinds, each with one code.
-template <Code kCode>
-class RONDE_API ErrorOf : public Error {
+/// A value the caller passed or set is not allowed.
+class RONDE_API InvalidArgument : public Error {
  public:
-  explicit ErrorOf(const std::string& message) : Error(kCode, message) {}
+  explicit InvalidArgument(const std::string& message) : Error(Code::kInvalidArgument, message) {}
 };
-using InvalidArgument = ErrorOf<Code::kInvalidArgument>;
-using Mismatch = ErrorOf<Code::kMismatch>;
-using DuplicateName = ErrorOf<Code::kDuplicateName>;
-using Stalled = ErrorOf<Code::kStalled>;
-using Timeout = ErrorOf<Code::kTimeout>;
-using Interrupted = ErrorOf<Code::kInterrupted>;
-using NotInitialized = ErrorOf<Code::kNotInitialized>;
-using Unsupported = ErrorOf<Code::kUnsupported>;
+
+/// Ranks disagree about one operation. The job stays usable.
+class RONDE_API Mismatch : public Error {
+ public:
+  explicit Mismatch(const std::string& message) : Error(Code::kMismatch, message) {}
+};
+
+/// A name was submitted again while its first submission was in flight.
+class RONDE_API DuplicateName : public Error {
+ public:
+  explicit DuplicateName(const std::string& message) : Error(Code::kDuplicateName, message) {}
+};
+
+/// Some ranks did not submit the operation within the limit set.
+class RONDE_API Stalled : public Error {
+ public:
+  explicit Stalled(const std::string& message) : Error(Code::kStalled, message) {}
+};
+
+/// A deadline passed.
+class RONDE_API Timeout : public Error {
+ public:
+  explicit Timeout(const std::string& message) : Error(Code::kTimeout, message) {}
+};
+
+/// The wait ended because the group is broken or shutting down.
+class RONDE_API Aborted : public Error {
+ public:
+  explicit Aborted(const std::string& message) : Error(Code::kAborted, message) {}
+};
+
+/// A signal, or Job::interrupt(), asked the waiting caller to return.
+class RONDE_API Interrupted : public Error {
+ public:
+  explicit Interrupted(const std::string& message) : Error(Code::kInterrupted, message) {}
+};
+
+/// Called before init or after shutdown.
+class RONDE_API NotInitialized : public Error {
+ public:
+  explicit NotInitialized(const std::string& message) : Error(Code::kNotInitialized, message) {}
+};
+
+/// No data plane here can do this.
+class RONDE_API Unsupported : public Error {
+ public:
+  explicit Unsupported(const std::string& message) : Error(Code::kUnsupported, message) {}
+};
+
+/// Memory, descriptors or space ran out.
+class RONDE_API ResourceExhausted : public Error {
+ public:
+  explicit ResourceExhausted(const std::string& message)
+      : Error(Code::kResourceExhausted, message) {}
+};
+
+/// A peer runs another Ronde version.
+class RONDE_API VersionMismatch : public Error {
+ public:
+  explicit VersionMismatch(const std::string& message) : Error(Code::kVersionMismatch, message) {}
+};
+
+/// A peer, library or device could not be reached.
+class RONDE_API Unavailable : public Error {
+ public:
+  explicit Unavailable(const std::string& message) : Error(Code::kUnavailable, message) {}
+};
+
+/// A bug in Ronde.
+class RONDE_API Internal : public Error {
+ public:
+  explicit Internal(const std::string& message) : Error(Code::kInternal, message) {}
+};
 
 }  // namespace ronde

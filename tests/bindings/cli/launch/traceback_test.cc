@@ -143,6 +143,11 @@ TEST_CASE("traceback: C++ programs that end by an exception") {
       "  what():  rank 1 (pid 7 on h) died\n");
   REQUIRE(other);
   CHECK(other->error.consequence);
+  const auto aborted = read_error(
+      "terminate called after throwing an instance of 'ronde::Aborted'\n  what():  the job ends\n");
+  REQUIRE(aborted);
+  CHECK(aborted->error.sentence() == "Aborted: the job ends");
+  CHECK(aborted->error.consequence);
 }
 
 TEST_CASE("traceback: a missing guard of multiprocessing is named") {
