@@ -42,6 +42,11 @@ SubmissionPreparer::SubmissionPreparer(JobCompression compression, const Process
     : compression_(std::move(compression)), sets_(sets), residuals_(residuals), devices_(devices) {}
 
 Status SubmissionPreparer::prepare(Submission& submission, SetId set) const {
+  const Status status = settle(submission, set);
+  return status.ok() ? status : with_request(status, submission.request);
+}
+
+Status SubmissionPreparer::settle(Submission& submission, SetId set) const {
   RONDE_RETURN_IF_ERROR(check(submission, set));
   RONDE_RETURN_IF_ERROR(settle_compression(submission.request, set));
   return prepare_device(submission, set);
@@ -78,8 +83,7 @@ Status SubmissionPreparer::settle_compression(Request& request, SetId set) const
     request.compression = since_load(spec, load);
   }
   for (const TensorMeta& tensor : request.tensors) {
-    const Status status = check_compressible(request.kind, tensor.dtype, request.op);
-    if (!status.ok()) return status.with_context(fmt::format("\"{}\"", request.name));
+    RONDE_RETURN_IF_ERROR(check_compressible(request.kind, tensor.dtype, request.op));
   }
   return {};
 }
@@ -90,7 +94,7 @@ Status SubmissionPreparer::prepare_device(Submission& submission, SetId set) con
   auto device = devices_.open(request.device.index);
   if (!device.ok()) {
     return {Code::kUnsupported,
-            fmt::format("\"{}\" is on cuda:{}, which cannot be used here: {}", request.name,
+            fmt::format("the tensor is on cuda:{}, which cannot be used here: {}",
                         request.device.index, device.status().message())};
   }
   if (!devices_.claim(set, request.device.index)) request.device.kind = kSeveralDevices;

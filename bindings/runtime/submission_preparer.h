@@ -30,10 +30,12 @@ class SubmissionPreparer {
 
   /// Validates, settles the compression and, in device memory, records what the tensors wait for.
   /// Blocks: never.
-  /// Errors: kInvalidArgument naming what is wrong, kUnsupported for devices that cannot be used.
+  /// Errors, which name the request: kInvalidArgument for what is wrong, kUnsupported for devices
+  /// that cannot be used.
   Status prepare(Submission& submission, SetId set) const;
 
  private:
+  Status settle(Submission& submission, SetId set) const;
   [[nodiscard]] Status check(const Submission& submission, SetId set) const;
   Status settle_compression(Request& request, SetId set) const;
   Status prepare_device(Submission& submission, SetId set) const;

@@ -137,7 +137,8 @@ Result<OperationPtr> Engine::submit(SetId set, Submission submission) {
   const SetQueuePtr queue = queues_.find(set);
   if (!queue) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("this rank is in no process set with id {}", set));
+                  fmt::format("{}: this rank is in no process set with id {}",
+                              described(submission.request), set));
   }
   RONDE_RETURN_IF_ERROR(job_status());
   const Duration help_time = submission.help;

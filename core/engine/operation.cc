@@ -39,8 +39,7 @@ Result<std::shared_ptr<std::byte>> Operation::allocate_memory(std::size_t bytes)
   auto* memory = static_cast<std::byte*>(::operator new(bytes, kAlignment, std::nothrow));
   if (memory == nullptr) {
     return Status(Code::kResourceExhausted,
-                  fmt::format("no memory for an output of {} bytes of \"{}\"", bytes,
-                              submission_.request.name));
+                  fmt::format("no memory for an output of {} bytes", bytes));
   }
   return std::shared_ptr<std::byte>(
       memory, [](std::byte* pointer) { ::operator delete(pointer, kAlignment); });

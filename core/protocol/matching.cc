@@ -41,9 +41,9 @@ NegotiationState::NegotiationState(int rank, const TreePlace& place, std::size_t
 Status Matching::submit(const Request& request, std::uint64_t ticket, TimePoint now,
                         InlinePayload payload) {
   if (join_ticket_ != 0) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{} \"{}\": submitted after join, before all ranks have joined",
-                              to_string(request.kind), request.name));
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("{}: submitted after join, before all ranks have joined", described(request)));
   }
   const int slot = request.name.empty() ? -1 : cache_.find(request.name);
   if (slot < 0 || own_.find(slot) != nullptr || own_.has_keyed() || !owed_.empty() ||

@@ -30,29 +30,41 @@ std::string dtypes_of(ReduceOp op) {
                      names.back());
 }
 
+constexpr std::size_t kShownNameBytes = 64;
+
 template <typename... Args>
-Status invalid(const Request& request, fmt::format_string<Args...> format, Args&&... args) {
-  return Status(Code::kInvalidArgument,
-                fmt::format("{} \"{}\": {}", to_string(request.kind),
-                            std::string_view(request.name).substr(0, 64),
-                            fmt::format(format, std::forward<Args>(args)...)));
+Status invalid(fmt::format_string<Args...> format, Args&&... args) {
+  return Status(Code::kInvalidArgument, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// The beginning of a name that is too long for an error, cut between two characters.
+std::string shown_name(std::string_view name) {
+  if (name.size() <= kShownNameBytes) return std::string(name);
+  std::size_t end = kShownNameBytes;
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0U) == 0x80U) --end;
+  return std::string(name.substr(0, end)) + "...";
+}
+
+bool is_of_request(Code code) {
+  return code == Code::kInvalidArgument || code == Code::kUnsupported ||
+         code == Code::kResourceExhausted;
 }
 
 Status check_texts(const Request& request) {
   if (request.name.size() > kMaxNameBytes) {
-    return invalid(request, "the name has {} bytes; at most {} are allowed", request.name.size(),
+    return invalid("the name has {} bytes; at most {} are allowed", request.name.size(),
                    kMaxNameBytes);
   }
   if (request.compression.size() > kMaxTextBytes) {
-    return invalid(request, "compression has {} bytes; at most {} are allowed",
-                   request.compression.size(), kMaxTextBytes);
+    return invalid("compression has {} bytes; at most {} are allowed", request.compression.size(),
+                   kMaxTextBytes);
   }
   if (request.call_site.size() > kMaxTextBytes) {
-    return invalid(request, "call_site has {} bytes; at most {} are allowed",
-                   request.call_site.size(), kMaxTextBytes);
+    return invalid("call_site has {} bytes; at most {} are allowed", request.call_site.size(),
+                   kMaxTextBytes);
   }
   if (request.program.size() > kMaxTextBytes) {
-    return invalid(request, "program has {} bytes; at most {} are allowed", request.program.size(),
+    return invalid("program has {} bytes; at most {} are allowed", request.program.size(),
                    kMaxTextBytes);
   }
   return {};
@@ -71,39 +83,39 @@ bool is_countable(const TensorMeta& tensor) noexcept {
 
 Status check_tensor(const Request& request, const TensorMeta& tensor) {
   if (static_cast<int>(tensor.dtype) >= kDTypeCount) {
-    return invalid(request, "dtype {} is unknown; allowed are 0 to {}",
-                   static_cast<int>(tensor.dtype), kDTypeCount - 1);
+    return invalid("dtype {} is unknown; allowed are 0 to {}", static_cast<int>(tensor.dtype),
+                   kDTypeCount - 1);
   }
   if (tensor.shape.size() > kMaxDimensions) {
-    return invalid(request, "shape has {} dimensions; at most {} are allowed", tensor.shape.size(),
+    return invalid("shape has {} dimensions; at most {} are allowed", tensor.shape.size(),
                    kMaxDimensions);
   }
   for (const std::int64_t extent : tensor.shape) {
     if (extent < 0) {
-      return invalid(request, "shape {} has a negative extent", to_string(tensor.shape));
+      return invalid("shape {} has a negative extent", to_string(tensor.shape));
     }
   }
   if (!is_countable(tensor)) {
-    return invalid(request, "shape {} has too many elements", to_string(tensor.shape));
+    return invalid("shape {} has too many elements", to_string(tensor.shape));
   }
   if (traits_of(request.kind).divides_rows() && tensor.shape.empty()) {
-    return invalid(request, "shape [] has no first dimension to divide; at least one is needed");
+    return invalid("shape [] has no first dimension to divide; at least one is needed");
   }
   if (traits_of(request.kind).reduces && !is_defined(request.op, tensor.dtype)) {
-    return invalid(request, "op {} is not defined on dtype {}; allowed are {}",
-                   to_string(request.op), to_string(tensor.dtype), dtypes_of(request.op));
+    return invalid("op {} is not defined on dtype {}; allowed are {}", to_string(request.op),
+                   to_string(tensor.dtype), dtypes_of(request.op));
   }
   return {};
 }
 
 Status check_weighted(const Request& request) {
   if (request.kind != Collective::kAllreduce || request.op != ReduceOp::kAverage) {
-    return invalid(request, "a weight is allowed for allreduce by average only, not for op {}",
+    return invalid("a weight is allowed for allreduce by average only, not for op {}",
                    to_string(request.op));
   }
   for (const TensorMeta& tensor : request.tensors) {
     if (is_floating(tensor.dtype)) continue;
-    return invalid(request, "a weight is allowed for floating types only, not for {}",
+    return invalid("a weight is allowed for floating types only, not for {}",
                    to_string(tensor.dtype));
   }
   return {};
@@ -113,36 +125,33 @@ Status check_count(const Request& request) {
   const std::size_t count = request.tensors.size();
   if (!traits_of(request.kind).moves_data()) {
     return count == 0 ? Status()
-                      : invalid(request, "{} tensors given; a {} has none", count,
-                                to_string(request.kind));
+                      : invalid("{} tensors given; a {} has none", count, to_string(request.kind));
   }
-  if (count == 0) return invalid(request, "no tensor given; at least one is needed");
+  if (count == 0) return invalid("no tensor given; at least one is needed");
   if (traits_of(request.kind).has_splits() && count != 1) {
-    return invalid(request, "{} tensors given; {} takes exactly one", count,
-                   to_string(request.kind));
+    return invalid("{} tensors given; {} takes exactly one", count, to_string(request.kind));
   }
   return {};
 }
 
 Status check_fields(const Request& request) {
   if (traits_of(request.kind).reduces && static_cast<int>(request.op) >= kReduceOpCount) {
-    return invalid(request, "op {} is unknown; allowed are 0 to {}", static_cast<int>(request.op),
+    return invalid("op {} is unknown; allowed are 0 to {}", static_cast<int>(request.op),
                    kReduceOpCount - 1);
   }
   if (!is_defined(request.op, request.kind)) {
-    return invalid(request, "op {} is not defined for {}; allowed is allreduce",
-                   to_string(request.op), to_string(request.kind));
+    return invalid("op {} is not defined for {}; allowed is allreduce", to_string(request.op),
+                   to_string(request.kind));
   }
   if (traits_of(request.kind).rooted() && request.root < 0) {
-    return invalid(request, "root {} is not a rank; allowed are 0 and above", request.root);
+    return invalid("root {} is not a rank; allowed are 0 and above", request.root);
   }
   if (!std::isfinite(request.prescale) || !std::isfinite(request.postscale)) {
-    return invalid(request, "prescale {} and postscale {} must be finite", request.prescale,
+    return invalid("prescale {} and postscale {} must be finite", request.prescale,
                    request.postscale);
   }
   if (request.device.kind > kSeveralDevices) {
-    return invalid(request,
-                   "device kind {} is unknown; allowed are 0 (cpu), 1 (cuda) and 2 (several)",
+    return invalid("device kind {} is unknown; allowed are 0 (cpu), 1 (cuda) and 2 (several)",
                    static_cast<int>(request.device.kind));
   }
   return {};
@@ -153,8 +162,8 @@ Status check_fields(const Request& request) {
 Status validate(const Request& request) {
   const int kind = static_cast<int>(request.kind);
   if (kind >= kCollectiveCount || request.kind == Collective::kJoin) {
-    return invalid(request, "collective {} cannot be submitted; allowed are 0 to {} but not {}",
-                   kind, kCollectiveCount - 1, static_cast<int>(Collective::kJoin));
+    return invalid("collective {} cannot be submitted; allowed are 0 to {} but not {}", kind,
+                   kCollectiveCount - 1, static_cast<int>(Collective::kJoin));
   }
   RONDE_RETURN_IF_ERROR(check_texts(request));
   RONDE_RETURN_IF_ERROR(check_fields(request));
@@ -164,11 +173,21 @@ Status validate(const Request& request) {
     RONDE_RETURN_IF_ERROR(check_tensor(request, tensor));
   }
   if (wire_bytes(request) > kMaxRequestBytes) {
-    return invalid(request,
-                   "{} tensors take {} bytes to describe; at most {} are allowed per group",
+    return invalid("{} tensors take {} bytes to describe; at most {} are allowed per group",
                    request.tensors.size(), wire_bytes(request), kMaxRequestBytes);
   }
   return {};
+}
+
+std::string described(const Request& request) {
+  const std::string name =
+      request.name.empty() ? "" : fmt::format(" \"{}\"", shown_name(request.name));
+  const std::string site = request.call_site.empty() ? "" : fmt::format(" ({})", request.call_site);
+  return fmt::format("{}{}{}", to_string(request.kind), name, site);
+}
+
+Status with_request(const Status& status, const Request& request) {
+  return is_of_request(status.code()) ? status.with_context(described(request)) : status;
 }
 
 }  // namespace ronde

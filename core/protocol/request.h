@@ -81,6 +81,13 @@ struct Request {
 /// Errors: kInvalidArgument naming the field, the value and what is allowed.
 Status validate(const Request& request);
 
+/// `allreduce "w" (train.py:7)`, as errors name one rank's request. A long name is cut.
+std::string described(const Request& request);
+
+/// An error of a request, with `described()` before it. An error of the job or of another rank
+/// stays as it is.
+Status with_request(const Status& status, const Request& request);
+
 /// One operation that all ranks of a set agreed on. It is no Operation, as the negotiation knows
 /// requests and tickets alone: the simulator runs it without memory.
 struct Agreed {

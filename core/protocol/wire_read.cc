@@ -77,7 +77,7 @@ Result<RequestPtr> read_request(const wire::Request& from) {
   to->call_site = text_of(from.call_site());
   to->program = text_of(from.program());
   if (from.weighted()) to->weight = 0.0;
-  RONDE_RETURN_IF_ERROR(validate(*to));
+  RONDE_RETURN_IF_ERROR(with_request(validate(*to), *to));
   return RequestPtr(std::move(to));
 }
 

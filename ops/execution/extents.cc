@@ -96,13 +96,13 @@ void append_alltoall(const BundleTensor& tensor, int size, std::vector<std::int6
   }
 }
 
-Status check_alltoall(std::string_view name, int size, std::span<const std::int64_t> words) {
+Status check_alltoall(int size, std::span<const std::int64_t> words) {
   for (int rank = 0; rank < size; ++rank) {
     const auto mine = words.subspan(static_cast<std::size_t>(rank) * alltoall_words(size));
     const auto fault = static_cast<Fault>(mine[0]);
     if (fault == Fault::kNone) continue;
-    return {Code::kInvalidArgument, fmt::format("alltoall '{}': rank {} of the group {}", name,
-                                                rank, describe(fault, mine[1], mine[2], size))};
+    return {Code::kInvalidArgument,
+            fmt::format("rank {} of the group {}", rank, describe(fault, mine[1], mine[2], size))};
   }
   return {};
 }

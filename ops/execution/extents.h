@@ -33,9 +33,9 @@ std::size_t alltoall_words(int size) noexcept;
 void append_alltoall(const BundleTensor& tensor, int size, std::vector<std::int64_t>& words);
 
 /// Checks all ranks' words of one alltoall; `words` holds alltoall_words() of each rank, by rank.
-/// Gives the same answer on every rank. Errors: kInvalidArgument naming the tensor, the first rank
-/// at fault and what it gave.
-Status check_alltoall(std::string_view name, int size, std::span<const std::int64_t> words);
+/// Gives the same answer on every rank. Errors: kInvalidArgument naming the first rank at fault and
+/// what it gave.
+Status check_alltoall(int size, std::span<const std::int64_t> words);
 
 /// Rows that `from` sends to `to`, in words that were checked.
 std::int64_t alltoall_rows(std::span<const std::int64_t> words, int size, int from,

@@ -113,9 +113,7 @@ void OutputPlanner::plan_whole(const Bundle& bundle) {
 Status OutputPlanner::plan_reduce_scatter(const Bundle& bundle) {
   for (const BundleTensor& tensor : bundle.tensors) {
     if (tensor.shape.empty()) {
-      return {Code::kInvalidArgument,
-              fmt::format("reduce_scatter '{}': a tensor without dimensions cannot be scattered",
-                          tensor.name)};
+      return {Code::kInvalidArgument, "a tensor without dimensions cannot be scattered"};
     }
     const std::size_t row = row_bytes(bundle, tensor);
     const std::int64_t rows = tensor.shape[0];
@@ -173,7 +171,7 @@ Status OutputPlanner::plan_alltoall(const Bundle& bundle, const AbortToken& abor
       const auto theirs = all.subspan(at, words);
       splits_[index].insert(splits_[index].end(), theirs.begin(), theirs.end());
     }
-    RONDE_RETURN_IF_ERROR(check_alltoall(bundle.tensors[index].name, size_, splits_[index]));
+    RONDE_RETURN_IF_ERROR(check_alltoall(size_, splits_[index]));
   }
   return {};
 }

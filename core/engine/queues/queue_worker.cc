@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/base/thread_name.h"
+#include "core/protocol/request.h"
 
 namespace ronde {
 
@@ -52,7 +53,8 @@ void QueueWorker::execute(Bundle& bundle) {
   }
   for (const OperationPtr& operation : bundle.operations) {
     if (operation && operation->tensor_finished(status)) {
-      options_.finish(operation, operation->tensors_status(), ended);
+      const Request& request = operation->submission().request;
+      options_.finish(operation, with_request(operation->tensors_status(), request), ended);
     }
   }
   if (bundle.paced && options_.paced_ended) options_.paced_ended();

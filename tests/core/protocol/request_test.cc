@@ -118,4 +118,24 @@ TEST_CASE("validate: allows empty tensors, single elements and the longest name"
   CHECK(validate(request).ok());
 }
 
+TEST_CASE("described: operation, name and call site; a long name is cut between characters") {
+  Request request = allreduce("w");
+  request.call_site.clear();
+  CHECK(described(request) == "allreduce \"w\"");
+  request.call_site = "train.py:7";
+  CHECK(described(request) == "allreduce \"w\" (train.py:7)");
+  request.name = std::string(63, 'x') + "\u00e9" + std::string(9, 'y');
+  CHECK(described(request) == "allreduce \"" + std::string(63, 'x') + "...\" (train.py:7)");
+  request.name.clear();
+  CHECK(described(request) == "allreduce (train.py:7)");
+}
+
+TEST_CASE("with_request: errors of the request alone name it") {
+  const Request request = allreduce("w");
+  CHECK(with_request({}, request).ok());
+  CHECK(with_request({Code::kInvalidArgument, "wrong"}, request).message() ==
+        "allreduce \"w\" (train.py:10): wrong");
+  CHECK(with_request({Code::kRankFailure, "rank 1 died"}, request).message() == "rank 1 died");
+}
+
 }  // namespace ronde

@@ -20,7 +20,7 @@ Status verdict(const Shape& shape, const Splits& splits, int size = 3) {
   good.shape = {size};
   for (int rank = 1; rank < size; ++rank) append_alltoall(good, size, words);
   CHECK(words.size() == static_cast<std::size_t>(size) * alltoall_words(size));
-  return check_alltoall("t", size, words);
+  return check_alltoall(size, words);
 }
 
 }  // namespace
@@ -39,18 +39,16 @@ TEST_CASE("check_alltoall: every fault is named, with the rank and its values") 
     return status.message();
   };
   CHECK(text(verdict({7}, {})) ==
-        "alltoall 't': rank 0 of the group gave no splits, and its first extent 7 does not divide "
+        "rank 0 of the group gave no splits, and its first extent 7 does not divide "
         "by 3 ranks");
-  CHECK(text(verdict({7}, {1, 2})) ==
-        "alltoall 't': rank 0 of the group gave 2 splits for 3 ranks");
-  CHECK(text(verdict({7}, {9, -1, -1})) ==
-        "alltoall 't': rank 0 of the group gave the negative split -1");
+  CHECK(text(verdict({7}, {1, 2})) == "rank 0 of the group gave 2 splits for 3 ranks");
+  CHECK(text(verdict({7}, {9, -1, -1})) == "rank 0 of the group gave the negative split -1");
   CHECK(text(verdict({7}, {1, 2, 3})) ==
-        "alltoall 't': rank 0 of the group gave splits that sum to 6 for a first extent of 7");
+        "rank 0 of the group gave splits that sum to 6 for a first extent of 7");
   CHECK(text(verdict({7}, {1, 8, 0})) ==
-        "alltoall 't': rank 0 of the group gave splits that sum to 9 for a first extent of 7");
+        "rank 0 of the group gave splits that sum to 9 for a first extent of 7");
   CHECK(text(verdict({}, {})) ==
-        "alltoall 't': rank 0 of the group gave a tensor without dimensions; at least one is "
+        "rank 0 of the group gave a tensor without dimensions; at least one is "
         "needed");
 }
 
