@@ -66,6 +66,14 @@ void warn_of_environment(const Config& config) {
   }
 }
 
+GroupSpec group_of_all(const std::vector<int>& everyone, const Topology& topology) {
+  GroupSpec group;
+  group.ranks = everyone;
+  group.rank = topology.rank;
+  group.topology = &topology;
+  return group;
+}
+
 }  // namespace
 
 Runtime::Parts::Parts(const Config& the_config, DeviceLibraries libraries)
@@ -197,10 +205,12 @@ Status Runtime::Parts::open_global_set(const JoinOptions& options) {
   wait.deadline = now() + config.start_timeout;
   RONDE_ASSIGN_OR_RETURN(const std::vector<int> everyone, sets->ranks(kGlobalSet));
   EngineExchange exchange(*engine, kSettingsKey, everyone, wait);
-  RONDE_ASSIGN_OR_RETURN(
-      AgreedSettings agreed,
-      agree_on_settings(config, config.rank, last == nullptr ? Carried() : take_over(*last),
-                        exchange));
+  JoiningRank mine{.rank = config.rank,
+                   .carried = last == nullptr ? Carried() : take_over(*last),
+                   .backend = check_device_backend(*devices, *registry, config.backend,
+                                                   group_of_all(everyone, topology))};
+  RONDE_ASSIGN_OR_RETURN(AgreedSettings agreed,
+                         agree_on_settings(config, std::move(mine), exchange));
   residuals->go_to_step(agreed.carried.steps);
   if (last != nullptr && !options.has_copies) report_lost_residuals(*last, agreed);
   tuning = std::move(agreed.carried.tuning);

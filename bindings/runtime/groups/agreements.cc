@@ -83,8 +83,11 @@ struct SharedSettings {
   std::vector<std::string> values;  ///< By kShared.
   Carried carried;                  ///< With the tuning of rank 0 alone.
   Status tuning_error;              ///< Why rank 0 has none.
+  Status backend_error;             ///< JoiningRank::backend.
 
-  static void fields(auto& wire, auto& self) { wire(self.values, self.carried, self.tuning_error); }
+  static void fields(auto& wire, auto& self) {
+    wire(self.values, self.carried, self.tuning_error, self.backend_error);
+  }
 };
 
 /// The file may be on the host of a rank that has died.
@@ -97,13 +100,14 @@ void read_tuning_into(SharedSettings& settings, const Config& config) {
   if (settings.tuning_error.ok()) settings.carried.tuning = std::move(*text);
 }
 
-SharedSettings settings_of(const Config& config, int rank, Carried carried) {
+SharedSettings settings_of(const Config& config, JoiningRank mine) {
   SharedSettings settings;
-  settings.carried = std::move(carried);
+  settings.carried = std::move(mine.carried);
+  settings.backend_error = std::move(mine.backend);
   for (const std::string_view name : kShared) {
     settings.values.emplace_back(setting_value(config, name));
   }
-  if (rank == 0) {
+  if (mine.rank == 0) {
     read_tuning_into(settings, config);
   } else {
     settings.carried.tuning.clear();
@@ -129,6 +133,16 @@ Status compare(const std::vector<SharedSettings>& all) {
   return {};
 }
 
+/// The first rank's error.
+Status check_backends(const std::vector<SharedSettings>& all) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const Status& error = all[rank].backend_error;
+    if (error.ok()) continue;
+    return {error.code(), fmt::format("rank {}: {}", rank, error.message())};
+  }
+  return {};
+}
+
 AgreedSettings combine(const std::vector<SharedSettings>& all) {
   AgreedSettings agreed;
   agreed.carried.tuning = all[0].carried.tuning;
@@ -142,11 +156,11 @@ AgreedSettings combine(const std::vector<SharedSettings>& all) {
 
 }  // namespace
 
-Result<AgreedSettings> agree_on_settings(const Config& config, int rank, Carried carried,
+Result<AgreedSettings> agree_on_settings(const Config& config, JoiningRank mine,
                                          Exchange& exchange) {
   RONDE_ASSIGN_OR_RETURN(
       const auto answers,
-      exchange.allgather(encode_wire<std::string>(settings_of(config, rank, std::move(carried)))));
+      exchange.allgather(encode_wire<std::string>(settings_of(config, std::move(mine)))));
   std::vector<SharedSettings> all;
   for (const std::string& answer : answers) {
     RONDE_ASSIGN_OR_RETURN(all.emplace_back(),
@@ -154,6 +168,7 @@ Result<AgreedSettings> agree_on_settings(const Config& config, int rank, Carried
   }
   RONDE_RETURN_IF_ERROR(compare(all));
   RONDE_RETURN_IF_ERROR(all[0].tuning_error);
+  RONDE_RETURN_IF_ERROR(check_backends(all));
   AgreedSettings agreed = combine(all);
   if (agreed.carried.tuning.empty()) return agreed;
   RONDE_ASSIGN_OR_RETURN(agreed.tuned, parse_tuning(agreed.carried.tuning, "of rank 0"));

@@ -94,6 +94,13 @@ struct Carried {
   }
 };
 
+/// What a rank brings to an agreement on settings, besides the settings.
+struct JoiningRank {
+  int rank = 0;
+  Carried carried;
+  Status backend;  ///< Why it cannot use the backend that it asks for.
+};
+
 /// The result of an agreement on settings.
 struct AgreedSettings {
   std::vector<SelectionRow> tuned;  ///< The rows of `carried.tuning`.
@@ -105,8 +112,9 @@ struct AgreedSettings {
 /// rank 0's tuning file (no other rank's is read), or those that rank 0 keeps from the job before.
 /// Collective.
 /// Errors: kMismatch naming the setting, two ranks and both values; kInvalidArgument where rank 0
-/// cannot read its tuning file. The same on all ranks.
-Result<AgreedSettings> agree_on_settings(const Config& config, int rank, Carried carried,
+/// cannot read its tuning file; kUnavailable where a rank cannot use its backend. The same on all
+/// ranks.
+Result<AgreedSettings> agree_on_settings(const Config& config, JoiningRank mine,
                                          Exchange& exchange);
 
 }  // namespace ronde

@@ -44,9 +44,12 @@ Status viable(const DeviceRequest& request, const GroupSpec& group) {
   return backend->viable(group);
 }
 
-/// True if `backend` names a backend for devices, which staging may not replace.
-bool insists_on_devices(const DeviceRequest& request) {
-  return request.backend != "auto" && request.registry.serves(request.backend, DeviceKind::kCuda);
+/// Why this process cannot use a backend for devices.
+Status usable(Devices& devices, const Registry& registry, const std::string& backend,
+              const GroupSpec& group) {
+  RONDE_ASSIGN_OR_RETURN(const auto candidates, registry.candidates(backend, DeviceKind::kCuda));
+  const Status viable = candidates.front()->viable(group);
+  return (viable.ok() ? devices.count().status() : viable).with_context("backend " + backend);
 }
 
 /// The outcome of opening a communicator for devices.
@@ -105,11 +108,21 @@ struct Opening {
 
 DeviceLibraries builtin_device_libraries() { return {.accelerator = &load_builtin_accelerator}; }
 
+Result<std::shared_ptr<Accelerator>> Devices::accelerator() {
+  if (!accelerator_) accelerator_.emplace(libraries_.accelerator());
+  return *accelerator_;
+}
+
 Result<std::shared_ptr<DeviceOps>> Devices::open(int index) {
   const MutexLock lock(mutex_);
-  if (!accelerator_) accelerator_.emplace(libraries_.accelerator());
-  RONDE_RETURN_IF_ERROR(accelerator_->status());
-  return accelerator_->value()->open(index);
+  RONDE_ASSIGN_OR_RETURN(const auto found, accelerator());
+  return found->open(index);
+}
+
+Result<int> Devices::count() {
+  const MutexLock lock(mutex_);
+  RONDE_ASSIGN_OR_RETURN(const auto found, accelerator());
+  return found->count();
 }
 
 std::shared_ptr<LaunchChain> Devices::chain(int index) {
@@ -122,6 +135,17 @@ std::shared_ptr<LaunchChain> Devices::chain(int index) {
 bool Devices::claim(SetId set, int index) {
   const MutexLock lock(mutex_);
   return claimed_.emplace(set, index).first->second == index;
+}
+
+Status check_device_backend(Devices& devices, const Registry& registry, const std::string& backend,
+                            const GroupSpec& group) {
+  if (!registry.serves(backend, DeviceKind::kCuda)) return {};
+  const Status status = usable(devices, registry, backend, group);
+  if (status.ok()) return {};
+  return {Code::kUnavailable,
+          fmt::format("{}; --backend or RONDE_BACKEND asks for it; auto takes the best that is "
+                      "there",
+                      status.message())};
 }
 
 Result<DeviceParts> open_device_parts(Devices& devices, const DeviceRequest& request,
@@ -145,7 +169,8 @@ Result<DeviceParts> open_device_parts(Devices& devices, const DeviceRequest& req
     parts.chain = devices.chain(request.index);
     return parts;
   }
-  if (insists_on_devices(request) && group.size() > 1) {
+  // Staging may not replace a backend for devices that was asked for.
+  if (request.registry.serves(request.backend, DeviceKind::kCuda) && group.size() > 1) {
     return Status(Code::kUnsupported,
                   fmt::format("--backend {} cannot be used: {}", request.backend, reason));
   }

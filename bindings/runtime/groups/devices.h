@@ -34,12 +34,16 @@ class Devices {
 
   /// The device `index`. Errors: kUnavailable saying why this process has none, kInvalidArgument.
   Result<std::shared_ptr<DeviceOps>> open(int index) RONDE_EXCLUDES(mutex_);
+  /// How many devices there are. Errors: kUnavailable saying why this process has none.
+  Result<int> count() RONDE_EXCLUDES(mutex_);
   /// The chain that keeps launches of all sets on the device `index` in order.
   std::shared_ptr<LaunchChain> chain(int index) RONDE_EXCLUDES(mutex_);
   /// True if a set may work on `index`: all its tensors of this rank are on one device.
   bool claim(SetId set, int index) RONDE_EXCLUDES(mutex_);
 
  private:
+  Result<std::shared_ptr<Accelerator>> accelerator() RONDE_REQUIRES(mutex_);
+
   const DeviceLibraries libraries_;
   Mutex mutex_;
   std::optional<Result<std::shared_ptr<Accelerator>>> accelerator_ RONDE_GUARDED_BY(mutex_);
@@ -56,6 +60,11 @@ struct DeviceRequest {
   /// Makes the exchange of some ranks of the group, for a key of their own.
   std::function<std::unique_ptr<Exchange>(std::uint64_t key, const std::vector<int>& ranks)> inside;
 };
+
+/// Whether this rank can use `backend`, if that names a backend for devices; ok for other names.
+/// Errors: kUnavailable saying what is missing, and how to do without.
+Status check_device_backend(Devices& devices, const Registry& registry, const std::string& backend,
+                            const GroupSpec& group);
 
 /// Opens what `group` needs; the ranks agree on which way its work goes:
 /// - a backend for devices over all ranks, where `backend` is "auto" or its name and it opens;

@@ -64,3 +64,17 @@ def test_settings_that_differ_between_ranks_are_an_error_on_all(run_job, variabl
     )
     assert status == 0, output
     assert output.count("refused") == 2, output
+
+
+@pytest.mark.parametrize("np", [1, 2])
+def test_a_backend_for_gpus_that_was_asked_for_has_no_substitute(tmp_path, np):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    options = ["--backend", "nccl"]
+    hidden = {"CUDA_VISIBLE_DEVICES": ""}
+    job = conftest.launch([sys.executable, str(script)], np, hidden, options)
+    status, output = conftest.finish(job)
+    assert status != 0
+    assert "fine" not in output
+    assert "UnavailableError: rank 0: backend nccl: " in output, output
+    assert "asks for it; auto takes the best that is there" in output, output

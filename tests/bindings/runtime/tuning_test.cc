@@ -42,7 +42,8 @@ std::vector<Result<std::vector<SelectionRow>>> agree(
     Config config;
     change(rank, config);
     const auto exchange = job.exchange(rank);
-    auto agreed = agree_on_settings(config, rank, {}, *exchange);
+    auto agreed =
+        agree_on_settings(config, {.rank = rank, .carried = {}, .backend = {}}, *exchange);
     results[static_cast<std::size_t>(rank)] =
         agreed.ok() ? Result(std::move(agreed->tuned)) : agreed.status();
   });
@@ -103,6 +104,22 @@ TEST_CASE("Shared settings: rank 0's tuning counts for all, nobody else's is rea
     CHECK(rows->size() == kRows.size());
   }
   for (const auto& rows : agree([](int, Config&) {})) CHECK(rows->empty());
+}
+
+TEST_CASE("Shared settings: a backend that one rank cannot use is the same error on all") {
+  const test::LocalJob job(3);
+  std::vector<Status> errors(3);
+  test::run_ranks(3, [&](int rank) {
+    JoiningRank mine{.rank = rank, .carried = {}, .backend = {}};
+    if (rank == 1) mine.backend = {Code::kUnavailable, "backend nccl: there is no driver"};
+    const auto exchange = job.exchange(rank);
+    errors[static_cast<std::size_t>(rank)] =
+        agree_on_settings(Config(), std::move(mine), *exchange).status();
+  });
+  for (const Status& error : errors) {
+    CHECK(error.code() == Code::kUnavailable);
+    CHECK(error.message() == "rank 1: backend nccl: there is no driver");
+  }
 }
 
 TEST_CASE("Shared settings: a tuning that rank 0 cannot read is the same error on all") {
