@@ -11,6 +11,7 @@
 
 #include "bindings/cli/doctor.h"
 #include "bindings/cli/doctor_elastic.h"
+#include "bindings/cli/output_path.h"
 #include "bindings/runtime/diagnosis/kernel_view.h"
 #include "bindings/runtime/diagnosis/service.h"
 #include "core/base/thread_name.h"
@@ -209,14 +210,7 @@ std::string list_jobs(const RunningJobs& jobs) {
   return text;
 }
 
-/// Makes the folder if it is not there.
 Status write_dumps(const std::vector<RankAnswer>& answers, const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    return {Code::kInvalidArgument,
-            fmt::format("--output {}: cannot make the folder: {}", folder, error.message())};
-  }
   for (const RankAnswer& answer : answers) {
     if (!answer.dump) continue;
     const std::string path = diagnosis::dump_path(folder, answer.dump->job, answer.dump->rank);
@@ -257,6 +251,7 @@ Status examine_elastic_job(RunningJob job, const std::string& folder) {
 }  // namespace
 
 Status examine_job(const std::string& job, const std::string& folder) {
+  RONDE_RETURN_IF_ERROR(make_output_folder("--output", folder));
   const RunningJobs jobs = find_jobs(job);
   if (jobs.empty()) {
     return {Code::kUnavailable,

@@ -39,9 +39,9 @@ void append_files(std::vector<std::string>& files, const std::string& own_path) 
 }
 
 /// `what`: "4 ranks".
-void merge_into(const std::string& timeline, const std::vector<std::string>& traces,
+bool merge_into(const std::string& timeline, const std::vector<std::string>& traces,
                 const std::string& what) {
-  if (traces.empty()) return;
+  if (traces.empty()) return true;
   const auto report = merge_traces(traces, timeline);
   if (report.ok()) {
     warn_of_merge(*report);
@@ -49,6 +49,7 @@ void merge_into(const std::string& timeline, const std::vector<std::string>& tra
   } else {
     fmt::print(stderr, "ronde run: cannot merge the timelines: {}\n", report.status().message());
   }
+  return report.ok();
 }
 
 }  // namespace
@@ -70,7 +71,7 @@ void fetch_traces(const std::string& timeline, const LaunchOptions& options) {
   }
 }
 
-void merge_job_traces(const std::string& timeline, int ranks) {
+bool merge_job_traces(const std::string& timeline, int ranks) {
   std::vector<std::string> traces;
   std::vector<int> missing;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -83,7 +84,8 @@ void merge_job_traces(const std::string& timeline, int ranks) {
     fmt::print(stderr, "ronde run: {} {} left no timeline on this host\n", one ? "rank" : "ranks",
                fmt::join(missing, ", "));
   }
-  merge_into(timeline, traces, fmt::format("{} ranks", ranks - static_cast<int>(missing.size())));
+  return merge_into(timeline, traces,
+                    fmt::format("{} ranks", ranks - static_cast<int>(missing.size())));
 }
 
 void forget_elastic_traces(const std::string& timeline) {
@@ -109,7 +111,7 @@ void fetch_elastic_traces(const std::string& timeline, const std::vector<EpochPa
   }
 }
 
-void merge_elastic_traces(const std::string& timeline) {
+bool merge_elastic_traces(const std::string& timeline) {
   std::vector<std::string> traces;
   std::set<int> workers, epochs;
   for (const WorkerTracePath& trace : find_worker_traces(timeline)) {
@@ -118,7 +120,7 @@ void merge_elastic_traces(const std::string& timeline) {
     epochs.insert(trace.epoch);
   }
   append_files(traces, epochs_trace_path(timeline));
-  merge_into(
+  return merge_into(
       timeline, traces,
       fmt::format("{} worker{} in {} epoch{}", workers.size(), workers.size() == 1 ? "" : "s",
                   epochs.size(), epochs.size() == 1 ? "" : "s"));

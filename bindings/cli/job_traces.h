@@ -18,15 +18,16 @@ void warn_of_merge(const MergeReport& report);
 void forget_traces(const std::string& timeline, int ranks);
 /// Copies traces of ranks that are not here from their hosts. Blocks.
 void fetch_traces(const std::string& timeline, const LaunchOptions& options);
-/// Merges the traces of the ranks into `timeline`, as far as they are on this host.
-void merge_job_traces(const std::string& timeline, int ranks);
+/// Merges the traces of the ranks into `timeline`, as far as they are on this host. False where
+/// that fails, after a line that says why.
+bool merge_job_traces(const std::string& timeline, int ranks);
 
 /// The same for the workers of an elastic job, in all its epochs.
 void forget_elastic_traces(const std::string& timeline);
 /// Copies traces of these parts that are not here from their hosts. Blocks.
 void fetch_elastic_traces(const std::string& timeline, const std::vector<EpochPart>& parts,
                           const SshOptions& ssh);
-/// Merges the traces of the workers and of the launcher into `timeline`.
-void merge_elastic_traces(const std::string& timeline);
+/// Merges the traces of the workers and of the launcher into `timeline`; false as above.
+bool merge_elastic_traces(const std::string& timeline);
 
 }  // namespace ronde

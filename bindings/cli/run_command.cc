@@ -15,6 +15,7 @@
 #include "bindings/cli/launch/ssh.h"
 #include "bindings/cli/launch/this_host.h"
 #include "bindings/cli/mpirun_job.h"
+#include "bindings/cli/output_path.h"
 #include "bindings/cli/run_settings.h"
 #include "bindings/cli/shell_command.h"
 #include "core/base/config.h"
@@ -79,19 +80,17 @@ Status check_interface(const RunRequest& request, const LaunchOptions& options) 
   return {};
 }
 
-/// The folder of the trace, which ranks of this host cannot do without.
-Status make_timeline_folder(const std::string& timeline) {
+/// Makes the folder of the trace, which ranks of this host cannot do without. A name that ends in a
+/// slash is a folder itself.
+Status prepare_timeline(const std::string& timeline) {
   if (timeline.empty()) return {};
   const auto folder = std::filesystem::path(absolute_path(timeline)).parent_path();
-  if (is_folder(folder)) return {};
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    return {Code::kInvalidArgument, fmt::format("--timeline {}: cannot make the folder {}: {}",
-                                                timeline, folder.string(), error.message())};
+  const bool is_new = !is_folder(folder);
+  RONDE_RETURN_IF_ERROR(make_output_folder("--timeline", folder.string()));
+  if (is_new) {
+    fmt::print(stderr, "ronde run: made the folder {} for --timeline\n", folder.string());
   }
-  fmt::print(stderr, "ronde run: made the folder {} for --timeline\n", folder.string());
-  return {};
+  return timeline.ends_with('/') ? Status() : check_output_file("--timeline", timeline);
 }
 
 Status check_stdin(const RunRequest& request, const LaunchOptions& options) {
@@ -198,7 +197,8 @@ Result<LaunchOptions> launch_options(const RunRequest& request) {
   RONDE_RETURN_IF_ERROR(check_interface(request, options));
   RONDE_RETURN_IF_ERROR(start_through_mpirun(request, options));
   RONDE_RETURN_IF_ERROR(check_stdin(request, options));
-  RONDE_RETURN_IF_ERROR(make_timeline_folder(request.timeline));
+  RONDE_RETURN_IF_ERROR(make_output_folder("--output-dir", request.output_dir));
+  RONDE_RETURN_IF_ERROR(prepare_timeline(request.timeline));
   return options;
 }
 
@@ -267,17 +267,21 @@ const char* name_of(const RunRequest& request) {
   exit_usage(name_of(request), why);
 }
 
+/// The launcher's exit status: 1 where the job succeeded but its trace could not be written.
+int with_trace(int job_status, bool merged) { return job_status == 0 && !merged ? 1 : job_status; }
+
 [[noreturn]] void run_elastic_job(const RunRequest& request, const LaunchOptions& launch) {
   auto options = elastic_options(request, launch);
   if (!options.ok()) refuse(request, options.status());
   options->timeline = timeline_of(request);
   if (!options->timeline.empty()) forget_elastic_traces(options->timeline);
   const ElasticResult result = launch_elastic(*options);
+  bool merged = true;
   if (!request.timeline.empty()) {
     fetch_elastic_traces(request.timeline, result.parts, launch.ssh);
-    merge_elastic_traces(request.timeline);
+    merged = merge_elastic_traces(request.timeline);
   }
-  exit_with(result.exit_status);
+  exit_with(with_trace(result.exit_status, merged));
 }
 
 /// Without a list of hosts they are the nodes of Slurm's allocation, if there is one.
@@ -300,9 +304,12 @@ void run_job(const RunRequest& given) {
   if (request.elastic.wanted()) run_elastic_job(request, *options);
   if (!request.timeline.empty()) forget_traces(request.timeline, options->size);
   const int status = launch_attempts(*options, request.restarts);
-  if (!request.timeline.empty()) fetch_traces(request.timeline, *options);
-  if (!request.timeline.empty()) merge_job_traces(request.timeline, options->size);
-  exit_with(status);
+  bool merged = true;
+  if (!request.timeline.empty()) {
+    fetch_traces(request.timeline, *options);
+    merged = merge_job_traces(request.timeline, options->size);
+  }
+  exit_with(with_trace(status, merged));
 }
 
 CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {

@@ -11,6 +11,7 @@
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
 #include "bindings/cli/job_traces.h"
+#include "bindings/cli/output_path.h"
 #include "timeline/merging/merge.h"
 #include "timeline/report/diff.h"
 #include "timeline/report/faults.h"
@@ -95,6 +96,9 @@ std::string page_of_traces(const ReportRequest& request, const std::vector<std::
 }
 
 void run_report(const ReportRequest& request) {
+  if (const Status status = check_output_file("--output", request.output); !status.ok()) {
+    exit_usage(kReport, status);
+  }
   const Inputs inputs = read_inputs(request.traces);
   std::vector<report::Finding> findings;
   std::string text;
@@ -176,7 +180,16 @@ struct MergeRequest {
   std::string output;
 };
 
+/// A name that ends in a slash is a folder for a file of each rank.
+Status check_merged(const std::string& output) {
+  return output.ends_with('/') ? make_output_folder("--output", output)
+                               : check_output_file("--output", output);
+}
+
 void merge(const MergeRequest& request) {
+  if (const Status status = check_merged(request.output); !status.ok()) {
+    exit_usage("ronde timeline merge", status);
+  }
   const auto report = merge_traces(request.traces, request.output, shown_progress());
   if (!report.ok()) exit_usage("ronde timeline merge", report.status());
   warn_of_merge(*report);

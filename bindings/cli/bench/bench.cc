@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "bindings/cli/bench/options.h"
+#include "bindings/cli/bench/peers.h"
 #include "bindings/cli/bench/worker.h"
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
+#include "bindings/cli/output_path.h"
 #include "core/base/collective.h"
 #include "core/base/dtype.h"
 
@@ -101,7 +103,8 @@ void add_options(CLI::App& command, BenchRequest& request) {
                      "Modes many and replay: write a trace, and measure the cost of recording it");
   command.add_flag("--shared", options.shared, "Use buffers in shared memory");
   command.add_option("--json", options.json, "Write a line of JSON for each row to this file");
-  command.add_flag("--worker", request.worker, "")->group("");  // a rank, started by the above
+  command.add_flag("--worker", request.worker, "")->group("");      // a rank, started by the above
+  command.add_option("--left-out", texts.left_out, "")->group("");  // peers that are not there
 }
 
 /// The job that the environment describes, with what the command line adds.
@@ -126,14 +129,37 @@ int work(const bench::Options& options) {
   return 1;
 }
 
+/// The files that the ranks will write.
+Status check_outputs(const bench::Options& options) {
+  RONDE_RETURN_IF_ERROR(check_output_file("--json", options.json));
+  RONDE_RETURN_IF_ERROR(check_output_file("--tune", options.tune));
+  return check_output_file("--timeline", options.timeline);
+}
+
+/// Says which peers are not there, and returns their names.
+std::string leave_out_peers(const bench::Options& options, const Config& config) {
+  std::vector<std::string> names;
+  for (const bench::MissingPeer& peer : bench::missing_peers(options.peers, config)) {
+    fmt::print(stderr, "ronde bench: peer {} is left out: {}\n", peer.name, peer.why);
+    names.push_back(peer.name);
+  }
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
 int start_workers(const bench::Options& options, const Arguments& arguments) {
   const auto program = own_program();
   if (!program.ok()) exit_usage("ronde bench", program.status());
-  const bool mpi =
-      std::find(options.peers.begin(), options.peers.end(), "mpi") != options.peers.end();
+  const Status writable = check_outputs(options);
+  if (!writable.ok()) exit_usage("ronde bench", writable);
+  const auto config = worker_config(options);
+  if (!config.ok()) exit_usage("ronde bench", config.status());
+  const std::string left_out = leave_out_peers(options, *config);
+  const bool mpi = std::ranges::count(options.peers, "mpi") >
+                   std::ranges::count(bench::split_list(left_out), "mpi");
   std::vector<std::string> command = {*program};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  command.push_back("--worker");
+  command.emplace_back("--worker");
+  if (!left_out.empty()) command.push_back("--left-out=" + left_out);
   return bench::spawn_ranks(command, options.np, mpi || options.backend == "mpi");
 }
 

@@ -147,6 +147,9 @@ Result<Options> complete(Options options, const OptionTexts& texts) {
   RONDE_RETURN_IF_ERROR(set_sizes(options, texts.sizes));
   options.peers = split_list(texts.peers);
   RONDE_RETURN_IF_ERROR(check(options));
+  const std::vector<std::string> left_out = split_list(texts.left_out);
+  std::erase_if(options.peers,
+                [&](const std::string& peer) { return std::ranges::count(left_out, peer) > 0; });
   return options;
 }
 

@@ -60,6 +60,7 @@ struct OptionTexts {
   std::string dtype = "float32";
   std::string op = "sum";
   std::string peers;
+  std::string left_out = {};  ///< Those of `peers` that are not measured.
   std::string bytes = "4K";
 };
 

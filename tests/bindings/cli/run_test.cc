@@ -426,6 +426,24 @@ TEST_CASE("run: the folder of a timeline is made") {
   CHECK(std::filesystem::is_directory(folder));
 }
 
+TEST_CASE("run: output that cannot be written is refused before anything starts") {
+  const ScratchDirectory scratch;
+  const std::string folder = scratch.path().string();
+  const std::string file = folder + "/file", marker = folder + "/started";
+  std::ofstream(file) << "x";
+  const auto refused = [&](const std::string& option, const std::string& path) {
+    const Finished job = run_ronde({"run", option, path, "touch", marker});
+    CHECK(job.status == 2);
+    CHECK_FALSE(std::filesystem::exists(marker));
+    return job.err;
+  };
+  CHECK(contains(refused("--timeline", folder), "this is a folder; name a file in it"));
+  CHECK(contains(refused("--timeline", file + "/t.json"), "this is a file; a folder is needed"));
+  CHECK(contains(refused("--timeline", "/proc/ronde/t.json"), "cannot make the folder"));
+  CHECK(contains(refused("--output-dir", file), "--output-dir " + file + ": this is a file"));
+  CHECK(contains(refused("--output-dir", "/proc/ronde"), "cannot make the folder"));
+}
+
 TEST_CASE("run: a reader of our output that goes away ends the job") {
   const std::string command =
       fmt::format("{} run sh -c 'while :; do echo y; done' | head -n 1", RONDE_PROGRAM);

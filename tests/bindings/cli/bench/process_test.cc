@@ -1,7 +1,9 @@
 // `ronde bench` as users start it: its rows, its checks, its refusals. No figure is looked at.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -49,6 +51,32 @@ TEST_CASE("a sweep has a row for each size and system") {
   const std::set<std::string> expected = {"ronde", "ronde-named", "memcpy"};
   CHECK(systems ==
         std::map<std::size_t, std::set<std::string>>{{4, expected}, {102'400, expected}});
+}
+
+TEST_CASE("peers that are not there are left out, with a line for each") {
+  const std::string bench =
+      fmt::format("PATH=/nowhere {} bench -np 2 --sizes 4 --repetitions 20 --mode raw --peers mpi",
+                  RONDE_PROGRAM);
+  const Finished finished = Program({"/bin/sh", "-c", bench}).wait();
+  CHECK(finished.status == 0);
+  CHECK(finished.err.starts_with("ronde bench: peer mpi is left out: "));
+  CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 1);
+  CHECK(finished.out.find("memcpy") != std::string::npos);
+}
+
+TEST_CASE("output that cannot be written is refused before anything starts") {
+  const std::string folder = std::filesystem::temp_directory_path().string();
+  for (const char* option : {"--json", "--tune", "--timeline"}) {
+    const Finished finished = run_ronde({"bench", "-np", "2", "--sizes", "4", option, folder});
+    CHECK(finished.status == 2);
+    CHECK(finished.out.empty());
+    CHECK(finished.err.find(fmt::format("{} {}: this is a folder", option, folder)) !=
+          std::string::npos);
+  }
+  const Finished missing = run_ronde({"bench", "--json", "/nonexistent/rows.jsonl"});
+  CHECK(missing.status == 2);
+  CHECK(missing.err.find("--json /nonexistent/rows.jsonl: there is no folder /nonexistent") !=
+        std::string::npos);
 }
 
 TEST_CASE("a codec's row says what it saves and what it loses") {
@@ -162,12 +190,6 @@ TEST_CASE("wrong options end with status 2 and say what is allowed") {
   const Finished kind = run_ronde({"bench", "allreduces"});
   CHECK(kind.status == 2);
   CHECK(kind.err.find("allreduce") != std::string::npos);
-}
-
-TEST_CASE("rows that cannot be written are an error") {
-  const Finished finished = run_ronde({"bench", "allreduce", "--json", "/nonexistent/rows.jsonl"});
-  CHECK(finished.status == 1);
-  CHECK(finished.err.find("/nonexistent/rows.jsonl") != std::string::npos);
 }
 
 }  // namespace
