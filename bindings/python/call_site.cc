@@ -1,6 +1,7 @@
 // Finds the line of the user's program that a call came from, for error messages.
 #include <Python.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,24 @@ namespace {
 std::vector<std::string>& library_folders() {
   static auto* folders = new std::vector<std::string>();
   return *folders;
+}
+
+/// A file's name as text that can be sent: bytes that are no characters are shown as escapes.
+std::string printable(PyObject* name) {
+  if (const char* text = PyUnicode_AsUTF8(name); text != nullptr) return text;
+  PyErr_Clear();
+  const auto bytes = py::reinterpret_steal<py::object>(
+      PyUnicode_AsEncodedString(name, "utf-8", "backslashreplace"));
+  if (!bytes) throw py::error_already_set();
+  return PyBytes_AsString(bytes.ptr());
+}
+
+/// The end of a file's name that is longer than a request may carry.
+std::string_view shortened(std::string_view file) {
+  constexpr std::size_t kMostBytes = 900;
+  if (file.size() <= kMostBytes) return file;
+  file.remove_prefix(file.size() - kMostBytes);
+  return file.substr(std::min(file.find('/'), file.size()));
 }
 
 bool is_library(std::string_view file) {
@@ -58,7 +77,7 @@ std::string describe(PyFrameObject* frame, PyCodeObject* code, std::string_view 
   }
   last.code = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(code));
   last.instruction = instruction;
-  last.site = std::string(file) + ":" + std::to_string(PyFrame_GetLineNumber(frame));
+  last.site = std::string(shortened(file)) + ":" + std::to_string(PyFrame_GetLineNumber(frame));
   return last.site;
 }
 
@@ -68,7 +87,7 @@ void bind_call_site(py::module_& module) {
   module.def("call_site", &call_site, "file:line of the innermost frame of the user's code.");
   module.def(
       "skip_frames_of",
-      [](const std::string& folder) { library_folders().push_back(folder + "/"); },
+      [](const py::str& folder) { library_folders().push_back(printable(folder.ptr()) + "/"); },
       "Frames of files under this folder are no longer taken for the user's.");
 }
 
@@ -79,12 +98,11 @@ std::string call_site() {
   while (frame) {
     auto* raw = reinterpret_cast<PyFrameObject*>(frame.ptr());
     PyCodeObject* code = PyFrame_GetCode(raw);
-    const char* file = PyUnicode_AsUTF8(code->co_filename);
-    if (file == nullptr) PyErr_Clear();
-    std::string site;
-    if (file != nullptr && !is_library(file)) {
-      site = describe(raw, code, file);
-    }
+    const char* known = PyUnicode_AsUTF8(code->co_filename);  // kept by the name, so it is cheap
+    if (known == nullptr) PyErr_Clear();
+    const std::string escaped = known == nullptr ? printable(code->co_filename) : std::string();
+    const std::string_view file = known == nullptr ? std::string_view(escaped) : known;
+    const std::string site = is_library(file) ? std::string() : describe(raw, code, file);
     Py_DECREF(code);
     if (!site.empty()) return site;
     frame = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetBack(raw)));

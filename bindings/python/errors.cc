@@ -18,14 +18,20 @@ Status run_signal_handlers() {
   return {Code::kInterrupted, "a signal handler raised"};
 }
 
+/// Names of files and other ranks' texts may have bytes that are no characters.
+py::object text_of(const std::string& bytes) {
+  return py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
+      bytes.data(), static_cast<py::ssize_t>(bytes.size()), "backslashreplace"));
+}
+
 }  // namespace
 
 void raise(const Status& status) {
   const FailedRank failed = status.failed_rank().value_or(FailedRank());
   const py::object error =
       py::module_::import("ronde._errors")
-          .attr("make")(static_cast<int>(status.code()), with_exit(status).message(),
-                        status.origin(), failed.rank, failed.host, failed.pid);
+          .attr("make")(static_cast<int>(status.code()), text_of(with_exit(status).message()),
+                        status.origin(), failed.rank, text_of(failed.host), failed.pid);
   PyErr_SetObject(py::type::handle_of(error).ptr(), error.ptr());
   throw py::error_already_set();
 }

@@ -45,6 +45,7 @@ __all__ = [
     "ANY_SOURCE",
     "AbortedError",
     "Adasum",
+    "ArgumentTypeError",
     "Average",
     "BitAnd",
     "BitOr",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ronde import _core
-from ronde._codecs import CastCompressor, Compressor
+from ronde._codecs import CastCompressor, Compressor, check_wire
 
 Row = Mapping[str, Any]
 
@@ -41,7 +41,10 @@ def _constructor(row: Row) -> Callable[..., None]:
     arguments = inspect.Signature([_parameter(one) for one in row["arguments"]])
 
     def __init__(self: Any, *positional: Any, **named: Any) -> None:
-        """Raises TypeError naming a parameter that the codec does not have, and those it has."""
+        """Raises TypeError naming a parameter that the codec does not have, and those it has.
+
+        Raises InvalidArgumentError for values that are not allowed, alone or together.
+        """
         try:
             given = arguments.bind(*positional, **named).arguments
         except TypeError as error:
@@ -49,6 +52,7 @@ def _constructor(row: Row) -> Callable[..., None]:
             message = f"Compression.{row['name']}: {error}; allowed: {allowed}"
             raise TypeError(message) from None
         self.wire = _text(row, given)
+        check_wire(self.wire)
 
     this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     signature = arguments.replace(parameters=[this, *arguments.parameters.values()])

@@ -1,7 +1,7 @@
 """Compressors of all frameworks: Horovod's two functions, and the text of a codec.
 
 A codec is used as a class (all defaults) or as an instance; both have `wire`, the text that is
-negotiated. Errors in values arise where a codec is used, and name the value.
+negotiated. Errors in values arise where an instance is made, and name the value.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ronde import _core
+from ronde._argument_checks import check_text
 from ronde._errors import InvalidArgumentError
 
 
@@ -17,6 +18,12 @@ def wire_of(compression: Any) -> str:
     if isinstance(compression, str):
         return "" if compression == "none" else compression
     return str(getattr(compression, "wire", ""))
+
+
+def check_wire(wire: str) -> None:
+    """Raises InvalidArgumentError, with what is allowed, for a text that names no codec."""
+    check_text("compression", wire)
+    _core.check_compression(wire)
 
 
 class _Printed(type):
@@ -107,5 +114,6 @@ class NamedCompressor(AllreduceCompressor):
     """A codec by its text, as `ronde run --compression` takes it."""
 
     def __init__(self, wire: str) -> None:
-        """wire: "auto", "int8:block=128", ...; errors in it arise where it is used."""
+        """wire: "auto", "int8:block=128", ...; raises InvalidArgumentError for what is none."""
+        check_wire(wire)
         self.wire = wire

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ronde import _core
-from ronde._arguments import explained, left_out
+from ronde._argument_checks import check, explained, row_counts, several
+from ronde._arguments import refused
 from ronde._errors import InvalidArgumentError
 from ronde._handle import Handle
 from ronde._job import ProcessSet, global_process_set
@@ -40,7 +41,11 @@ _kept: Callable[[Any], Any] = operator.attrgetter("kept")  # objects kept alive 
 
 def set_id(process_set: ProcessSet) -> int:
     """The core's id of a registered set. Raises InvalidArgumentError for any other."""
-    identifier = core_id_of(process_set)
+    try:
+        identifier = core_id_of(process_set)
+    except AttributeError:
+        check(process_set=process_set)
+        raise
     if identifier is None:
         why = process_set.lost or "call add_process_set() first"
         raise InvalidArgumentError(f"{process_set} is not registered; {why}")
@@ -66,6 +71,20 @@ class Call(NamedTuple):
     site: str = ""
     compression: str = ""
     weight: float | None = None
+
+
+def _explained(error: TypeError, call: Call) -> Exception:
+    """What is wrong with a call that the core has refused."""
+    return explained(
+        error,
+        name=call.name,
+        op=call.op,
+        root_rank=call.root,
+        prescale_factor=call.scale[0],
+        postscale_factor=call.scale[1],
+        weight=call.weight,
+        process_set=call.process_set,
+    )
 
 
 class Adapter(Protocol[T]):
@@ -154,7 +173,7 @@ class Collectives(Generic[T]):
                 given if in_place else [None if t is None else view(t) for t in outputs],
                 inputs if in_place else (inputs, outputs),
                 wait,
-                name or "",
+                "" if name is None else name,
                 op,
                 root,
                 scale[0],
@@ -167,9 +186,9 @@ class Collectives(Generic[T]):
                 weight=weight,
             )
         except TypeError as error:
-            raise explained(error, name, op, root, scale, weight) from None
+            raise _explained(error, call) from None
         except InvalidArgumentError as error:
-            raise left_out(error, process_set) from None
+            raise refused(error, process_set, op) from None
         finally:
             if event is not None:
                 event.__exit__(None, None, None)
@@ -218,6 +237,7 @@ class Collectives(Generic[T]):
         self, wait: bool, tensors: Sequence[T], outputs: Sequence[T] | None, call: Call
     ) -> Handle[list[T]]:
         """Combines each tensor over all ranks; several are one operation, all or none."""
+        tensors = outputs if outputs is tensors else several(tensors)
         if not tensors:
             raise InvalidArgumentError("no tensors given")
         given, written, complete = self._in_and_out(tensors, outputs)
@@ -247,13 +267,14 @@ class Collectives(Generic[T]):
             event = profiler.begin(ALLREDUCE, tensors[:1], tensors[1:], call)
         try:
             operation = _core.submit(
-                runtime(), ALLREDUCE, set_id(process_set), [given], [taken], keep, wait, name or "",
+                runtime(), ALLREDUCE, set_id(process_set), [given], [taken], keep, wait,
+                "" if name is None else name,
                 op, -1, scale[0], scale[1],
             )  # fmt: skip
         except TypeError as error:
-            raise explained(error, name, op, -1, scale) from None
+            raise _explained(error, Call(name, process_set, op, scale)) from None
         except InvalidArgumentError as error:
-            raise left_out(error, process_set) from None
+            raise refused(error, process_set, op) from None
         finally:
             if event is not None:
                 event.__exit__(None, None, None)
@@ -296,7 +317,7 @@ class Collectives(Generic[T]):
         return self._start(BROADCAST, wait, given, written, lambda _: complete(), call)
 
     def alltoall(
-        self, wait: bool, tensor: T, splits: Sequence[int] | None, call: Call
+        self, wait: bool, tensor: T, splits: Any, call: Call
     ) -> Handle[tuple[T, list[int]]]:
         """Sends splits[r] rows to member r, by default equal chunks; returns (rows, counts)."""
         given = self._adapter.contiguous(tensor)
@@ -304,7 +325,7 @@ class Collectives(Generic[T]):
         def finish(operation: Any) -> tuple[T, list[int]]:
             return self._adopt(operation, 0, given), operation.recv_splits
 
-        sent = () if splits is None else splits
+        sent = () if splits is None else row_counts(splits)
         return self._start(ALLTOALL, wait, [given], [None], finish, call, sent)
 
     def reduce(self, wait: bool, tensor: T, call: Call) -> Handle[T | None]:
@@ -339,13 +360,20 @@ class Collectives(Generic[T]):
         """Sends a tensor's bytes to a rank of the job."""
         given = self._adapter.contiguous(tensor)
         memory = self._adapter.memory(given)
-        return Handle(_core.send(runtime(), to, tag, memory, given), lambda _: None)
+        try:
+            operation = _core.send(runtime(), to, tag, memory, given)
+        except TypeError as error:
+            raise explained(error, to=to, tag=tag) from None
+        return Handle(operation, lambda _: None)
 
     def recv(self, output: T, source: int, tag: int) -> Handle[tuple[T, int]]:
         """Receives into `output`; returns it and the sender's rank."""
         _, written, complete = self._in_and_out([output], [output])
         memory = self._adapter.memory(written[0])
-        operation = _core.recv(runtime(), source, tag, memory, written[0])
+        try:
+            operation = _core.recv(runtime(), source, tag, memory, written[0])
+        except TypeError as error:
+            raise explained(error, source=source, tag=tag) from None
         return Handle(operation, lambda done: (complete()[0], done.source))
 
 

@@ -7,7 +7,7 @@ allgathers and on plain tensors too; each framework says how it casts.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
@@ -114,7 +114,11 @@ def load_state(state: dict[str, Any]) -> None:
     A tensor that has another size by then begins anew, with a warning. Raises InvalidArgumentError
     for any other object.
     """
-    if state.get("version") != 1 or not isinstance(state.get("residuals"), dict):
+    if (
+        not isinstance(state, Mapping)
+        or state.get("version") != 1
+        or not isinstance(state.get("residuals"), dict)
+    ):
         raise InvalidArgumentError("not a state of Compression.state_dict()")
     runtime().load_residuals(
         [

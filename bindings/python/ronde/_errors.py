@@ -10,6 +10,7 @@ import builtins
 
 __all__ = [
     "AbortedError",
+    "ArgumentTypeError",
     "DuplicateNameError",
     "Error",
     "InternalError",
@@ -39,6 +40,10 @@ class InvalidArgumentError(Error, ValueError):
 
 class MismatchError(Error):
     """Ranks disagree about one operation; the text has both sides. The job stays usable."""
+
+
+class ArgumentTypeError(InvalidArgumentError, TypeError):
+    """A value the caller passed has a type that is not allowed."""
 
 
 class DuplicateNameError(Error, ValueError):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, SupportsFloat, TypeVar
+from typing import Any, TypeVar
 
 from ronde import _epochs
+from ronde._argument_checks import check, is_number
 from ronde._arguments import check_reduce_op
 from ronde._codecs import NoneCompressor
 from ronde._compression import warn_of_idle
@@ -57,13 +58,14 @@ def trainable(source: Any) -> list[Any]:
 
 def check_passes(passes: int) -> None:
     """Raises InvalidArgumentError for a number of backward passes that is not allowed."""
+    check(backward_passes_per_step=passes)
     if passes < 1:
         raise InvalidArgumentError(f"backward_passes_per_step={passes}; allowed: from 1")
 
 
 def checked_weight(weight: Any) -> float:
     """The weight of a rank. Raises InvalidArgumentError unless it is finite and not negative."""
-    number = float(weight) if isinstance(weight, SupportsFloat) else math.nan
+    number = float(weight) if is_number(weight) else math.nan
     if not (math.isfinite(number) and number >= 0):
         raise InvalidArgumentError(f"weight={weight!r}; allowed: a finite number, 0 or more")
     return number
@@ -87,6 +89,8 @@ class GradientOptions:
     def __post_init__(self) -> None:
         """Raises for values that are invalid or exclude each other."""
         self._looked = False
+        check(process_set=self.process_set)
+        check(gradient_predivide_factor=self.gradient_predivide_factor, num_groups=self.num_groups)
         check_reduce_op(self.op)
         checked(self.compression)
         if self.gradient_predivide_factor != 1.0 and self.op != AVERAGE:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from ronde import _core
+from ronde._argument_checks import explained
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -34,10 +35,13 @@ class Handle(Generic[R]):
         """
         if self._finish is not None:
             limit = -1.0 if timeout is None else timeout
-            if together is None:
-                self._operation.wait(limit)
-            else:
-                self._operation.wait(limit, together)
+            try:
+                if together is None:
+                    self._operation.wait(limit)
+                else:
+                    self._operation.wait(limit, together)
+            except TypeError as error:
+                raise explained(error, timeout=timeout) from None
             self._result = self._finish(self._operation)
             self._finish = None
         return self._result

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ronde import _core, _epochs, _exit_message, _torchrun
+from ronde._argument_checks import check_text, shown
 from ronde._builds import (
     ccl_built,
     cuda_built,
@@ -22,11 +23,12 @@ from ronde._builds import (
     nccl_built,
     rocm_built,
 )
-from ronde._errors import Error, InvalidArgumentError
+from ronde._errors import ArgumentTypeError, Error, InvalidArgumentError
 from ronde._marks import mark, mark_pass, mark_span, mark_step, start_timeline, stop_timeline
 from ronde._process_sets import (
     ProcessSet,
     add_process_set,
+    checked_ranks,
     global_process_set,
     is_ranks,
     keep_sets,
@@ -86,10 +88,10 @@ def _settings_of(comm: Any) -> dict[str, str]:
     """The settings that make `comm` (ranks, or an mpi4py communicator) the job."""
     if comm is None or (is_ranks(comm) and not list(comm)):
         return {}
-    if not is_ranks(comm):
+    if hasattr(comm, "Get_rank"):
         name = comm.bcast(uuid.uuid4().hex if comm.Get_rank() == 0 else None)
         return _job_settings(comm.Get_rank(), comm.Get_size(), name)
-    ranks = sorted(int(r) for r in comm)
+    ranks = sorted(checked_ranks("comm", comm))
     mine, count, name = _core.launched_job()
     if ranks == list(range(count)):
         return {}
@@ -124,7 +126,8 @@ def init(
     if job.forked:
         runtime()
     _refuse_unguarded_script()
-    chosen = {name: str(value) for name, value in (settings or {}).items()}
+    _check_process_sets(process_sets)
+    chosen = _chosen(settings or {})
     trace = _horovod_trace()
     if trace is not None:
         chosen["RONDE_TIMELINE"] = ""
@@ -142,6 +145,26 @@ def init(
         return
     for process_set in process_sets:
         add_process_set(process_set)
+
+
+def _chosen(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The settings as texts. Raises ArgumentTypeError for anything but a dict of them."""
+    if not isinstance(settings, Mapping) or not all(isinstance(name, str) for name in settings):
+        raise ArgumentTypeError(
+            f"settings must be a dict from names of settings to values, not {shown(settings)}"
+        )
+    chosen = {name: str(value) for name, value in settings.items()}
+    for name, value in chosen.items():
+        check_text("settings", name)
+        check_text(name, value)
+    return chosen
+
+
+def _check_process_sets(process_sets: Any) -> None:
+    if process_sets is not None and not isinstance(process_sets, Iterable):
+        raise ArgumentTypeError(
+            f"process_sets must be a list of ProcessSets, not {shown(process_sets)}"
+        )
 
 
 def _refuse_unguarded_script() -> None:

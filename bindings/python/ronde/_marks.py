@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ronde import _core
+from ronde._argument_checks import check, explained
 from ronde._runtime import is_initialized, rank, runtime
 
 
@@ -18,8 +19,9 @@ def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False)
     a link to the trace of rank 0, unless there is such a file. mark_cycles: mark, as CYCLE_START,
     where each bundle of agreed work begins. A timeline that is being written to another path ends.
     """
-    path = Path(file_path)
-    runtime().start_timeline(os.fspath(path), mark_cycles)
+    check(file_path=file_path)
+    path = Path(os.fsdecode(file_path))
+    runtime().start_timeline(os.fsencode(path), bool(mark_cycles))
     _link_trace(path)
 
 
@@ -35,15 +37,22 @@ def stop_timeline() -> None:
     runtime().stop_timeline()
 
 
+def _marked(function: Callable[[str], None], name: str) -> None:
+    try:
+        function(name)
+    except TypeError as error:
+        raise explained(error, mark=name) from None
+
+
 def mark(name: str) -> None:
     """Marks this moment of this rank in the timeline; nothing while it is off."""
-    runtime().mark(name)
+    _marked(runtime().mark, name)
 
 
 @contextmanager
 def mark_span(name: str) -> Iterator[None]:
     """Marks a block of code, such as "forward", in the timeline. Spans may nest in one thread."""
-    runtime().begin_mark(name)
+    _marked(runtime().begin_mark, name)
     try:
         yield
     finally:
@@ -56,7 +65,7 @@ def mark_pass(name: str) -> None:
     It ends the phase before; an empty name begins none. DistributedOptimizer of ronde.torch calls
     it by itself.
     """
-    runtime().mark_pass(name)
+    _marked(runtime().mark_pass, name)
 
 
 def mark_step() -> None:
@@ -73,5 +82,9 @@ def mark_commit(step: int) -> None:
     Reports count work since then as lost if a rank fails. States call it by themselves. Does
     nothing before init().
     """
-    if is_initialized():
+    if not is_initialized():
+        return
+    try:
         runtime().mark_commit(step)
+    except TypeError as error:
+        raise explained(error, step=step) from None

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ronde import _collectives, _core
+from ronde._argument_checks import checked_shape
 from ronde._arrays import DeviceArray, adapted, writable
 from ronde._collectives import ANY_SOURCE, Call
 from ronde._described import described
@@ -142,7 +143,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> Array:
     Collectives need no copy of it: fill it in place, and pass it as input, output or both. The last
     array that views the memory frees it, also after shutdown(). Call after init().
     """
-    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    extents = checked_shape(shape)
     kind = np.dtype(dtype)
     count = math.prod(extents)
     buffer: Any = _core.allocate(runtime(), max(count, 1) * kind.itemsize)

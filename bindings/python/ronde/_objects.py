@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ronde import _numpy
+from ronde._argument_checks import check
 from ronde._described import described
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set, rank
@@ -45,6 +46,7 @@ def broadcast_pickle(
     load: Callable[[bytes], Any],
 ) -> Any:
     """As broadcast_object(); the root calls `dump`, which may raise, and the others `load`."""
+    check(root_rank=root_rank, name=name, process_set=process_set)
     at_root = rank() == root_rank
     data, unfit = _message(obj, dump) if at_root else (np.empty(0, np.uint8), 0)
     mine = np.array([data.size, unfit], np.int64)
@@ -65,6 +67,7 @@ def allgather_object(
     Functions without a name and local classes need cloudpickle on all ranks. Raises
     InvalidArgumentError on all ranks if one object cannot be pickled.
     """
+    check(name=name, process_set=process_set)
     data, unfit = _message(obj, pickled)
     mine = np.array([[data.size, unfit]], np.int64)
     sizes, unfits = _numpy.allgather(mine, _part(name, "size"), process_set).T
@@ -80,7 +83,7 @@ def _message(obj: Any, dump: Callable[[Any], bytes]) -> tuple[NDArray[np.uint8],
     try:
         return np.frombuffer(dump(obj), np.uint8), 0
     except InvalidArgumentError as error:
-        return np.frombuffer(str(error).encode(errors="replace"), np.uint8), 1
+        return np.frombuffer(str(error).encode(errors="backslashreplace"), np.uint8), 1
 
 
 def _unfit(call: str, of_rank: int, said: NDArray[np.uint8]) -> InvalidArgumentError:

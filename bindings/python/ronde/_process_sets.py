@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ronde import _epochs
+from ronde._argument_checks import check, whole_numbers
 from ronde._errors import InvalidArgumentError
 from ronde._runtime import rank, runtime, size
 
@@ -13,6 +14,11 @@ from ronde._runtime import rank, runtime, size
 def is_ranks(value: Any) -> bool:
     """True for ranks, False for an mpi4py communicator."""
     return isinstance(value, Iterable) and not hasattr(value, "Get_rank")
+
+
+def checked_ranks(what: str, ranks: Any) -> list[int]:
+    """The ranks as ints. Raises ArgumentTypeError for anything else than ranks."""
+    return whole_numbers(what, ranks, "ranks of the job, such as [0, 1]")
 
 
 class ProcessSet:
@@ -32,9 +38,9 @@ class ProcessSet:
 
     def __init__(self, ranks_or_comm: Any) -> None:
         """Takes ranks of the job, or an mpi4py communicator made of them."""
-        self.mpi_comm = None if is_ranks(ranks_or_comm) else ranks_or_comm
+        self.mpi_comm = ranks_or_comm if hasattr(ranks_or_comm, "Get_rank") else None
         ranks = ranks_or_comm if self.mpi_comm is None else ranks_or_comm.allgather(rank())
-        self.ranks: list[int] = sorted(int(r) for r in ranks)
+        self.ranks: list[int] = sorted(checked_ranks("a process set", ranks))
 
     def size(self) -> int | None:
         """Number of ranks; None if not registered."""
@@ -140,6 +146,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     process_set: a registered set. Operations that its ranks have agreed on end first; all others
     fail with AbortedError. Returns False if it is global or not registered.
     """
+    check(process_set=process_set)
     number, identifier = process_set.process_set_id, core_id_of(process_set)
     if number is None or not identifier:
         return False

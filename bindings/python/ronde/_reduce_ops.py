@@ -6,6 +6,7 @@ import enum
 from typing import Final
 
 from ronde import _core
+from ronde._argument_checks import check
 from ronde._errors import InvalidArgumentError
 
 _ops = _core.reduce_ops()
@@ -48,5 +49,7 @@ def reduce_op(average: bool | None, op: int | None) -> int:
     if op is not None:
         if average is not None:
             raise InvalidArgumentError("give op or average, not both; average is deprecated")
+        if not isinstance(op, int):
+            check(op=op)
         return op
     return SUM if average is False else AVERAGE

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ronde import _core
-from ronde._codecs import wire_of
+from ronde._codecs import check_wire, wire_of
 from ronde._errors import InvalidArgumentError
 
 _FLOATING = tuple(_core.compressible_dtypes())
@@ -135,8 +135,8 @@ def checked_one(compression: Any) -> Any:
     """
     wire = wire_of(compression)
     if wire:
-        _core.check_compression(wire)
-    elif compression != "none" and not is_compressor(compression):
+        check_wire(wire)
+    elif not isinstance(compression, str) and not is_compressor(compression):
         raise InvalidArgumentError(
             'compression must be one of Compression, its name (such as "int8"), or an object '
             f"with compress() and decompress(), not {compression!r}"

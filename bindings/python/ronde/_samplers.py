@@ -6,7 +6,8 @@ import random
 from collections.abc import Iterator, Sized
 from typing import Any
 
-from ronde._errors import InvalidArgumentError
+from ronde._argument_checks import check, shown
+from ronde._errors import ArgumentTypeError, InvalidArgumentError
 from ronde._job import rank, size
 
 
@@ -30,6 +31,9 @@ class ExactSampler:
 
     def __init__(self, data: Sized | int, shuffle: bool = True, seed: int = 0) -> None:
         """data: the data set, or its length. seed: the same on all ranks."""
+        if not isinstance(data, (int, Sized)):
+            raise ArgumentTypeError(f"data must be a data set, or its length, not {shown(data)}")
+        check(seed=seed)
         length = data if isinstance(data, int) else len(data)
         if isinstance(data, bool) or length < 0:
             raise InvalidArgumentError(f"data={data!r}; allowed: a data set, or its length from 0")

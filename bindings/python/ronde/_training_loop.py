@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from ronde import _agreement, _epochs, _leaving
+from ronde._argument_checks import shown
 from ronde._changes import notification_manager
 from ronde._checkpoint import Checkpoints
-from ronde._errors import Error
+from ronde._errors import ArgumentTypeError, Error
 from ronde._job import is_initialized, size
 from ronde._marks import mark_span
 from ronde.common.exceptions import HostsUpdatedInterrupt
@@ -25,6 +26,11 @@ def run_fn(func: F, reset: Callable[[], Any]) -> F:
 
     @functools.wraps(func)
     def wrapper(state: Any, *args: Any, **kwargs: Any) -> Any:
+        if not hasattr(state, "sync"):
+            raise ArgumentTypeError(
+                "the first argument must be a state, such as ronde.elastic.ObjectState, not "
+                f"{shown(state)}"
+            )
         notification_manager.init()
         notification_manager.register_listener(state)
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import ronde
 from ronde import _core
+from ronde._codecs import NamedCompressor
 from ronde._compression import AnyCompression as Compression
 
 NAMES = [row["name"] for row in _core.codecs()]
@@ -42,6 +43,26 @@ def test_what_a_codec_does_not_have_is_an_error_that_names_what_it_has():
         Compression.auto("safe", "fp32", 1)
     with pytest.raises(AttributeError, match=r"no 'int5'; codecs: none, fp16, .*auto"):
         _ = Compression.int5
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Compression.int8(block=100), "block=100; allowed: "),
+        (lambda: Compression.int8(block="many"), "block=many; allowed: "),
+        (lambda: Compression.topk(ratio=2), "ratio=2; allowed: "),
+        (lambda: Compression.topk(ratio=0), "ratio=0; allowed: "),
+        (lambda: Compression.topk(momentum=1.5), "momentum=1.5; allowed: "),
+        (lambda: Compression.topk(error_feedback=False, residual="bf16"), "needs ef=on"),
+        (lambda: Compression.powersgd(rank=0), "rank=0; allowed: "),
+        (lambda: Compression.auto(accuracy="best"), "accuracy=best; allowed: "),
+        (lambda: NamedCompressor("int9"), "'int9': not known; allowed: "),
+        (lambda: NamedCompressor("int8:blok=64"), "no parameter 'blok'; allowed: "),
+    ],
+)
+def test_wrong_values_are_refused_when_a_codec_is_made(make, said):
+    with pytest.raises(ronde.InvalidArgumentError, match=said):
+        make()
 
 
 def test_classes_have_names_and_can_be_pickled():

@@ -3,7 +3,12 @@
 import pytest
 from cases import case_names
 
-FILES = ("numpy_cases.py", "numpy_adasum_cases.py", "numpy_error_cases.py")
+FILES = (
+    "numpy_cases.py",
+    "numpy_adasum_cases.py",
+    "numpy_error_cases.py",
+    "wrong_call_cases.py",
+)
 
 
 @pytest.mark.parametrize("np", [2, 3])

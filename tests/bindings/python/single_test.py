@@ -2,6 +2,10 @@
 
 import contextlib
 import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -123,3 +127,13 @@ def test_an_argument_of_a_wrong_type_is_named(arguments, told):
 def test_a_root_of_a_wrong_type_is_named():
     with pytest.raises(TypeError, match="root_rank must be an int, not 'first'"):
         ronde.broadcast(np.ones(1), root_rank="first")
+
+
+def test_a_script_whose_name_is_no_text_is_named_by_escapes(tmp_path):
+    script = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.py"))
+    script.write_text(
+        "import numpy as np, ronde\nronde.init()\nronde.broadcast(np.ones(2), 7, 'w')\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, check=False)
+    assert rb'broadcast "w" (' in done.stderr, done.stderr
+    assert rb"\udcff.py:3): root rank 7 is not in process set 0" in done.stderr, done.stderr

@@ -360,6 +360,46 @@ def case_types_and_values_that_are_not_allowed():
     assert hvd.grouped_allreduce([]) == []
 
 
+WRONG_CALLS = {
+    "halves of rows": (
+        lambda: hvd.alltoall(tf.ones(4), [1.5, 2.5]),
+        "splits must be whole numbers, the rows for each rank, not of type float32",
+    ),
+    "a name": (lambda: hvd.allreduce(tf.ones(1), name=3), "name must be a str, not 3"),
+    "an op": (lambda: hvd.allreduce(tf.ones(1), op="sum"), "op must be Average, .* not 'sum'"),
+    "an unknown op": (lambda: hvd.reducescatter(tf.ones(4), op=99), "op=99; allowed: Average, Sum"),
+    "a factor": (
+        lambda: hvd.allreduce(tf.ones(1), prescale_factor="2"),
+        "prescale_factor must be a number, not '2'",
+    ),
+    "a root": (lambda: hvd.broadcast(tf.ones(1), "0"), "root_rank must be an int, not '0'"),
+    "a set's number": (
+        lambda: hvd.allgather(tf.ones(1), process_set=0),
+        "process_set must be a ProcessSet, .* not 0",
+    ),
+    "a sparse tensor": (
+        lambda: hvd.allreduce(tf.sparse.from_dense([1.0, 0.0])),
+        r"SparseTensor is not supported; allowed: dense tensors; tf.sparse.to_dense\(\) makes one",
+    ),
+    "a codec for integers": (
+        lambda: hvd.allreduce(tf.ones(1, tf.int32), name="counts", compression="int8"),
+        r'allreduce "counts" \(.*tensorflow_cases.py:\d+\): compression of int32 is not defined',
+    ),
+    "splits of other ranks": (
+        lambda: hvd.alltoall(tf.ones(4), [4] * hvd.size(), name="rows"),
+        r'alltoall "rows" \(.*tensorflow_cases.py:\d+\): rank 0 of the group gave splits that',
+    ),
+}
+
+
+def case_wrong_calls_are_refused_in_a_sentence():
+    for what, (call, sentence) in WRONG_CALLS.items():
+        with pytest.raises(ronde.InvalidArgumentError) as caught:
+            call()
+        assert caught.match(f"^{sentence}"), what
+    hvd.barrier()
+
+
 def case_xla_is_refused_while_tracing():
     with pytest.raises(ronde.UnsupportedError, match="jit_compile=False"):
         tf.function(lambda t: hvd.allreduce(t), jit_compile=True)(tf.ones(2))

@@ -28,8 +28,8 @@ def case_a_mistyped_codec_is_refused_before_training_and_can_be_mended_at_once()
     net = model()
     for wrong, said in (
         ("int9", "'int9'"),
-        (hvd.Compression.int8(block=100), "block=100"),
-        ({"*.weight": hvd.Compression.topk(ratio=2)}, "ratio=2"),
+        ("int8:block=100", "block=100"),
+        ({"*.weight": "topk:ratio=2"}, "ratio=2"),
         (8, "compression must be one of Compression.*not 8"),
         (None, "not None"),
     ):
@@ -147,3 +147,84 @@ def case_a_step_too_many_on_one_rank_is_an_error_on_all_not_a_wait():
     with pytest.raises(ronde.MismatchError, match="wait for each other"):
         go_on()
     assert hvd.allreduce(torch.ones(2), name="after a step too many").tolist() == [1, 1]
+
+
+ROWS = torch.ones(4)
+EDGES = torch.ones(2, 2).to_sparse()
+WRONG_CALLS = {
+    "halves of rows": (
+        lambda: hvd.alltoall(ROWS, [1.5, 2.5]),
+        r"splits must be whole numbers, the rows for each rank, not \[1.5, 2.5\]",
+    ),
+    "a tensor of halves": (
+        lambda: hvd.alltoall(ROWS, torch.tensor([1.0, 3.0])),
+        r"splits must be whole numbers.* not \[1.0, 3.0\]",
+    ),
+    "a name": (lambda: hvd.allreduce(ROWS, name=3), "name must be a str, not 3"),
+    "an op in place": (lambda: hvd.allreduce_(ROWS, op="sum"), "op must be Average, .* not 'sum'"),
+    "a set's number": (
+        lambda: hvd.allreduce_async_(ROWS, process_set=0),
+        "process_set must be a ProcessSet, .* not 0",
+    ),
+    "a set's number of an optimizer": (
+        lambda: distributed(model(), process_set=0),
+        "process_set must be a ProcessSet, .* not 0",
+    ),
+    "passes": (
+        lambda: distributed(model(), backward_passes_per_step=1.5),
+        "backward_passes_per_step must be an int, not 1.5",
+    ),
+    "a factor": (
+        lambda: distributed(model(), gradient_predivide_factor="2"),
+        "gradient_predivide_factor must be a number, not '2'",
+    ),
+    "a learning rate": (
+        lambda: hvd.OneBitAdam(model().named_parameters(), lr="0.1"),
+        "lr must be a number, not '0.1'",
+    ),
+    "one beta": (
+        lambda: hvd.OneBitAdam(model().named_parameters(), betas=0.9),
+        "betas must be two numbers, not 0.9",
+    ),
+    "parameters without names": (
+        lambda: hvd.OneBitAdam(model().parameters()),
+        r"named_parameters should be a sequence of tuples \(name, parameter\)",
+    ),
+    "a root": (lambda: hvd.broadcast(ROWS, "0"), "root_rank must be an int, not '0'"),
+    "a sparse tensor": (
+        lambda: hvd.allreduce(EDGES),
+        r"a dense tensor is needed here, not one of torch.sparse_coo; sparse_allreduce_async\(\), ",
+    ),
+    "a dense tensor": (
+        lambda: hvd.sparse_allreduce_async(ROWS),
+        r"a sparse COO tensor is needed.* torch.strided; allreduce_async\(\) takes dense ones",
+    ),
+    "no tensor": (
+        lambda: hvd.sparse_allreduce_async([1.0]),
+        "expected a torch.Tensor, not list",
+    ),
+    "a codec for integers": (
+        lambda: hvd.allreduce(ROWS.int(), name="counts", compression=hvd.Compression.int8),
+        r'allreduce "counts" \(.*torch_error_cases.py:\d+\): compression of int32 is not defined',
+    ),
+    "a codec with another operation": (
+        lambda: hvd.allreduce(ROWS, op=hvd.Max, compression="int8"),
+        r"allreduce \(.*torch_error_cases.py:\d+\): compression with op max is not defined",
+    ),
+    "a root that is no rank": (
+        lambda: hvd.broadcast_(ROWS, 99, name="w"),
+        r'broadcast "w" \(.*torch_error_cases.py:\d+\): root rank 99 is not in process set 0',
+    ),
+    "splits of other ranks": (
+        lambda: hvd.alltoall(ROWS, [4] * hvd.size(), name="rows"),
+        r'alltoall "rows" \(.*torch_error_cases.py:\d+\): rank 0 of the group gave splits that',
+    ),
+}
+
+
+def case_wrong_calls_are_refused_in_a_sentence():
+    for what, (call, sentence) in WRONG_CALLS.items():
+        with pytest.raises(ronde.InvalidArgumentError) as caught:
+            call()
+        assert caught.match(f"^{sentence}"), what
+    hvd.barrier()

@@ -83,7 +83,9 @@ def errors() -> str:
         return f"rank {failure.rank} on {failure.host}, pid {failure.pid}"
     except (ronde.MismatchError, ronde.StalledError, ronde.TimeoutError) as error:
         return error.origin
-    except (ronde.DuplicateNameError, ronde.InvalidArgumentError, ronde.NotInitializedError) as bad:
+    except (ronde.ArgumentTypeError, ronde.DuplicateNameError, ronde.NotInitializedError) as bad:
+        return str(bad)
+    except ronde.InvalidArgumentError as bad:
         return str(bad)
     except (ronde.AbortedError, ronde.InterruptedError, ronde.InternalError):
         raise

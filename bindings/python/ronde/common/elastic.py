@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ronde import _agreement, _epochs
+from ronde._argument_checks import shown
 from ronde._changes import (
     Changes,
     HostUpdateResult,
@@ -20,7 +21,7 @@ from ronde._changes import (
 )
 from ronde._checkpoint import Checkpoints
 from ronde._copies import Copies, Part
-from ronde._errors import InvalidArgumentError
+from ronde._errors import ArgumentTypeError, InvalidArgumentError
 from ronde._marks import mark_commit
 from ronde._nested import Keep, copied, set_in_place
 from ronde._own_state import OwnState, report_orphans
@@ -219,6 +220,8 @@ class ObjectState(State):
         """Done once, by the class that knows all arguments."""
         if "_own" in self.__dict__:
             return
+        if not isinstance(own, Iterable):
+            raise ArgumentTypeError(f"own must be names of arguments, not {shown(own)}")
         names = (own,) if isinstance(own, str) else tuple(own)
         for name in names:
             if name not in given:

@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from ronde._argument_checks import check
 from ronde._errors import InvalidArgumentError
 from ronde._job import rank
 from ronde._reduce_ops import AVERAGE, SUM
@@ -54,6 +55,7 @@ def _attributes(
 
 def _reduction(op: int, scale: tuple[float, float]) -> dict[str, Any]:
     """The attributes of all operations that combine elements."""
+    check(op=op, prescale_factor=scale[0], postscale_factor=scale[1])
     before, after = map(float, scale)
     return {"op": op, "prescale": repr(before), "postscale": repr(after)}
 
@@ -177,6 +179,7 @@ def broadcast(tensors: Tensors, names: Sequence[str], root: int, set: int) -> li
     def backward(gradients: Tensors) -> list[Any]:
         return _broadcast_back(gradients, names, root, set)
 
+    check(root_rank=root)
     return _run("broadcast", tensors, backward, names, set, root=root)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from ronde import _core
-from ronde._errors import InvalidArgumentError
+from ronde._errors import ArgumentTypeError, InvalidArgumentError
 
 # The core's; the kernels have none for its 8-bit floating types.
 TYPES = tuple(getattr(tf, name) for name in _core.dtypes() if not name.startswith("float8"))
@@ -27,7 +27,20 @@ def _dense(value: Any) -> Any:
         return tf.convert_to_tensor(value)
     except (TypeError, ValueError) as problem:
         kind = type(value).__name__
-        raise InvalidArgumentError(f"{kind} is not supported; allowed: dense tensors") from problem
+        remedy = "; tf.sparse.to_dense() makes one" if isinstance(value, tf.SparseTensor) else ""
+        raise InvalidArgumentError(
+            f"{kind} is not supported; allowed: dense tensors{remedy}"
+        ) from problem
+
+
+def row_counts(splits: Any) -> Any:
+    """The splits of an alltoall as int64. Raises ArgumentTypeError unless they are integers."""
+    counts = tf.convert_to_tensor(splits)
+    if not counts.dtype.is_integer and counts.shape != (0,):
+        raise ArgumentTypeError(
+            f"splits must be whole numbers, the rows for each rank, not of type {counts.dtype.name}"
+        )
+    return tf.cast(counts, tf.int64)
 
 
 def _tensors(values: Sequence[Any]) -> list[Any]:

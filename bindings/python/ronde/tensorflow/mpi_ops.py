@@ -22,6 +22,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from ronde._argument_checks import check
 from ronde._codecs import NoneCompressor
 from ronde._collectives import set_id
 from ronde._compression import for_values, resolved, wire_for
@@ -35,7 +36,7 @@ from ronde.tensorflow import _names, _ops
 from ronde.tensorflow._queries import *
 from ronde.tensorflow._sparse import check_sparse, check_unweighted, divided
 from ronde.tensorflow._tracing import as_written
-from ronde.tensorflow._types import carried, numbers
+from ronde.tensorflow._types import carried, numbers, row_counts
 from ronde.tensorflow.compression import Compression
 from ronde.tensorflow.util import (
     check_num_rank_power_of_2,
@@ -104,6 +105,7 @@ _basics = HorovodBasics()  # Horovod's tests ask it
 
 def _name(name: str | None, what: str, members: int, tensors: Sequence[Any] = ()) -> str:
     """The operation's name: the given one, one by the place in a graph, or none."""
+    check(name=name)
     if name:
         return _names.given(name, members)
     if tf.executing_eagerly():
@@ -315,7 +317,7 @@ def alltoall(
     rows received from each rank, int32).
     """
     del ignore_name_scope
-    counts = tf.constant([], tf.int64) if splits is None else tf.cast(splits, tf.int64)
+    counts = tf.constant([], tf.int64) if splits is None else row_counts(splits)
     received: list[Any] = []
     members = set_id(process_set)
     submitted = _name(name, "alltoall", members, [tensor])

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ronde import _core
+from ronde._argument_checks import check
 from ronde._collectives import Call, Collectives, Profiler
 from ronde._errors import InvalidArgumentError
 from ronde._reduce_ops import AVERAGE, SUM
@@ -31,12 +32,24 @@ def _check_place(tensor: torch.Tensor) -> None:
             f"expected a torch.Tensor, not {type(tensor).__name__}; torch.tensor(...) makes one"
         )
     if tensor.layout is not torch.strided:
-        raise InvalidArgumentError(f"a dense tensor is needed here, not one of {tensor.layout}")
+        raise InvalidArgumentError(
+            f"a dense tensor is needed here, not one of {tensor.layout}; {_remedy(tensor.layout)}"
+        )
     if tensor.device.type not in ("cpu", "cuda"):
         raise InvalidArgumentError(
             f"the tensor is on {tensor.device}, which no data plane of this build serves; "
             "move it to the CPU"
         )
+
+
+def _remedy(layout: torch.layout) -> str:
+    """What to do with a tensor of another layout."""
+    if layout is not torch.sparse_coo:
+        return "tensor.to_dense() makes one"
+    return (
+        "sparse_allreduce_async(), DistributedOptimizer and torch.distributed's all_reduce() add "
+        "sparse COO tensors; tensor.to_dense() makes a dense one"
+    )
 
 
 def _stream(device: torch.device) -> Any:
@@ -69,6 +82,8 @@ def check_tensors(tensors: Iterable[torch.Tensor]) -> None:
 
 def check_op(tensors: Iterable[torch.Tensor], op: int) -> None:
     """Raises InvalidArgumentError for operations that complex numbers do not have."""
+    if not isinstance(op, int):
+        check(op=op)
     if op in (SUM, AVERAGE):
         return
     for tensor in tensors:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ronde._argument_checks import several
 from ronde._codecs import NoneCompressor
 from ronde._collectives import Call
 from ronde._compression import resolved
@@ -94,6 +95,7 @@ def _grouped_allreduce(
     weight: float | None = None,
 ) -> Handle[list[Tensor]]:
     """allreduce() of several tensors as one operation: all or none. Returns a list."""
+    tensors = several(tensors)
     scale = (prescale_factor, postscale_factor)
     call = Call(name, process_set, reduce_op(average, op), scale, weight=weight)
     if compression is Compression.none:
@@ -184,6 +186,7 @@ def _grouped_allreduce_(
     weight: float | None = None,
 ) -> Handle[list[Tensor]]:
     """As grouped_allreduce(), in place."""
+    tensors = several(tensors)
     scale = (prescale_factor, postscale_factor)
     call = Call(name, process_set, reduce_op(average, op), scale, weight=weight)
     check_in_place(tensors)

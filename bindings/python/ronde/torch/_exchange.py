@@ -7,9 +7,9 @@ from typing import Any, Union, cast, overload
 
 import torch
 
+from ronde._argument_checks import several
 from ronde._collectives import Call
 from ronde._described import described
-from ronde._errors import InvalidArgumentError
 from ronde._forms import forms
 from ronde._handle import Handle, first, mapped
 from ronde._job import ProcessSet, global_process_set, rank
@@ -42,6 +42,7 @@ def _grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> Handle[list[Tensor]]:
     """allgather() of several tensors as one operation: all or none."""
+    tensors = several(tensors)
     check_tensors(tensors)
     rows = [tensor.shape[0] if tensor.dim() else 1 for tensor in tensors]
 
@@ -110,16 +111,6 @@ broadcast, broadcast_async = forms(_broadcast)
 broadcast_, broadcast_async_ = forms(_broadcast_)
 
 
-def _row_counts(splits: Any) -> list[int] | None:
-    """The core's splits, from a tensor or a sequence of integers."""
-    if splits is None:
-        return None
-    values = splits.tolist() if isinstance(splits, Tensor) else list(splits)
-    if any(not isinstance(value, int) for value in values):
-        raise InvalidArgumentError(f"splits must be whole numbers, not {values}")
-    return values
-
-
 def _alltoall(
     wait: bool,
     tensor: Tensor,
@@ -136,9 +127,7 @@ def _alltoall(
     def returned(gradient: Tensor, counts: list[int]) -> Tensor:
         return alltoall(gradient, counts, process_set=process_set)[0]
 
-    return mapped(
-        collectives.alltoall(wait, tensor, _row_counts(splits), Call(name, process_set)), finish
-    )
+    return mapped(collectives.alltoall(wait, tensor, splits, Call(name, process_set)), finish)
 
 
 @overload

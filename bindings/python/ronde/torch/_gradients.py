@@ -118,6 +118,17 @@ def forget_leftovers() -> None:
     _leftovers.clear()
 
 
+def named_pairs(named_parameters: Any) -> list[tuple[str, Parameter]]:
+    """The (name, parameter) pairs. Raises InvalidArgumentError for anything else."""
+    named = list(named_parameters) if isinstance(named_parameters, Iterable) else [None]
+    if any(not isinstance(pair, tuple) for pair in named):
+        raise InvalidArgumentError(
+            "named_parameters should be a sequence of tuples (name, parameter), usually produced "
+            "by model.named_parameters()."
+        )
+    return named  # type: ignore[return-value]
+
+
 def parameter_names(
     parameters: Sequence[Parameter], named_parameters: Iterable[tuple[str, Parameter]] | None
 ) -> dict[Parameter, str]:
@@ -125,12 +136,7 @@ def parameter_names(
     if named_parameters is None:
         number = next(_unnamed_optimizers)
         return {p: f"optimizer{number}.{i}" for i, p in enumerate(parameters)}
-    named = list(named_parameters)
-    if any(not isinstance(pair, tuple) for pair in named):
-        raise InvalidArgumentError(
-            "named_parameters should be a sequence of tuples (name, parameter), usually produced "
-            "by model.named_parameters()."
-        )
+    named = named_pairs(named_parameters)
     seen: set[str] = set()
     doubles = sorted({name for name, _ in named if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
     if doubles:

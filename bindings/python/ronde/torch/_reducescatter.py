@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ronde._argument_checks import several
 from ronde._collectives import Call
 from ronde._compression import resolved
 from ronde._described import described
@@ -54,6 +55,7 @@ def _grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> Handle[list[Tensor]]:
     """reducescatter() of several tensors as one operation: all or none."""
+    tensors = several(tensors)
     check_tensors(tensors)
     call = Call(name, process_set, op, (prescale_factor, postscale_factor))
     chosen = resolved(checked_one(compression))

@@ -9,7 +9,7 @@ import torch
 from ronde._collectives import Call
 from ronde._compression import for_values
 from ronde._described import described
-from ronde._errors import InvalidArgumentError
+from ronde._errors import ArgumentTypeError, InvalidArgumentError
 from ronde._handle import Handle, mapped
 from ronde._job import ProcessSet, global_process_set
 from ronde._reduce_ops import AVERAGE, SUM
@@ -52,9 +52,14 @@ def sparse_allreduce_async(
     compression: casts (fp16, bf16) apply to the values; other codecs are for dense tensors.
     Raises InvalidArgumentError (a ValueError) for dense tensors, and other operations.
     """
+    if not isinstance(tensor, torch.Tensor):
+        raise ArgumentTypeError(f"expected a torch.Tensor, not {type(tensor).__name__}")
     if tensor.layout is not torch.sparse_coo:
+        is_dense = tensor.layout is torch.strided
+        remedy = "allreduce_async() takes" if is_dense else "tensor.to_sparse_coo() makes"
         raise InvalidArgumentError(
-            f"a sparse COO tensor is needed here, not one of {tensor.layout}"
+            f"a sparse COO tensor is needed here, not one of {tensor.layout}; {remedy} "
+            f"{'dense ones' if is_dense else 'one'}"
         )
     if op not in (SUM, AVERAGE):
         raise InvalidArgumentError("sparse tensors can be summed and averaged only")

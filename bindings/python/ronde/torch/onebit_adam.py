@@ -12,14 +12,16 @@ from typing import Any
 import torch
 
 from ronde import _core
+from ronde._argument_checks import check as check_types
+from ronde._argument_checks import is_number, shown
 from ronde._codecs import wire_of
 from ronde._collectives import Call
 from ronde._compression import for_gradient, warn_of_idle
-from ronde._errors import InvalidArgumentError
+from ronde._errors import ArgumentTypeError, InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set
 from ronde._rules import checked
 from ronde.torch._adapter import collectives
-from ronde.torch._gradients import trained
+from ronde.torch._gradients import named_pairs, trained
 from ronde.torch.compression import Compression
 from ronde.torch.mpi_ops import Average
 
@@ -56,13 +58,20 @@ class OneBitAdam(torch.optim.Optimizer):
         biases and norms are not compressed.
         Raises InvalidArgumentError (a ValueError) for values out of range.
         """
+        check_types(lr=lr, eps=eps, weight_decay=weight_decay, warmup_steps=warmup_steps)
         check("lr", lr, lr >= 0, "from 0")
         check("eps", eps, eps >= 0, "from 0")
         check("weight_decay", weight_decay, weight_decay >= 0, "from 0")
         check("warmup_steps", warmup_steps, warmup_steps >= 1, "from 1")
+        if (
+            not isinstance(betas, (tuple, list))
+            or len(betas) != 2
+            or not all(map(is_number, betas))
+        ):
+            raise ArgumentTypeError(f"betas must be two numbers, not {shown(betas)}")
         for beta in betas:
             check("betas", betas, 0 <= beta < 1, "from 0 to below 1")
-        pairs = list(named_parameters)
+        pairs = named_pairs(named_parameters)
         self._names = {parameter: name for name, parameter in pairs}
         warn_of_idle(compression, self._names.values())
         self._compression = checked(compression)
