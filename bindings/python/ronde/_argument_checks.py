@@ -89,6 +89,7 @@ _TAKEN: dict[str, tuple[Callable[[Any], bool], str]] = {
     **dict.fromkeys(("backward_passes_per_step", "num_groups"), _WHOLE),
     **dict.fromkeys(("prescale_factor", "postscale_factor"), _NUMBER),
     **dict.fromkeys(("gradient_predivide_factor", "lr", "eps", "weight_decay"), _NUMBER),
+    **dict.fromkeys(("initial_lr", "multiplier", "start_epoch", "warmup_epochs"), _NUMBER),
     **dict.fromkeys(("warmup_steps", "seed"), _WHOLE),
     "weight": (_or_none(is_number), "a number or None"),
     "timeout": (_or_none(is_number), "seconds, or None for no limit"),

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import ronde
+import ronde.keras
 import ronde.tensorflow as hvd
 import tensorflow as tf
 from ronde.tensorflow import _python_path
@@ -376,6 +377,14 @@ WRONG_CALLS = {
     "a set's number": (
         lambda: hvd.allgather(tf.ones(1), process_set=0),
         "process_set must be a ProcessSet, .* not 0",
+    ),
+    "a callback's root": (
+        lambda: ronde.keras.callbacks.BroadcastGlobalVariablesCallback("0"),
+        "root_rank must be an int, not '0'",
+    ),
+    "a warm-up": (
+        lambda: ronde.keras.callbacks.LearningRateWarmupCallback(0.1, warmup_epochs="5"),
+        "warmup_epochs must be a number, not '5'",
     ),
     "a sparse tensor": (
         lambda: hvd.allreduce(tf.sparse.from_dense([1.0, 0.0])),

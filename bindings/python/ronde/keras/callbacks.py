@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from ronde import _numpy
+from ronde._argument_checks import check
 from ronde._errors import InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set, mark_step, rank, size
 from ronde._reduce_ops import MIN
@@ -39,6 +40,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
         process_set: ProcessSet = global_process_set,
     ) -> None:
         """root_rank: a rank of the job. local_variables: variables that are not broadcast."""
+        check(root_rank=root_rank, process_set=process_set)
         super().__init__()
         self.root_rank = root_rank
         self._process_set = process_set
@@ -86,6 +88,7 @@ class MetricAverageCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
     def __init__(self, device: str = "", process_set: ProcessSet = global_process_set) -> None:
         """`device` is accepted for Horovod scripts."""
+        check(process_set=process_set)
         super().__init__()
         self._process_set = process_set
 
@@ -124,6 +127,9 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
         super().__init__()
         if initial_lr is None:
             raise InvalidArgumentError("initial_lr is needed")
+        check(initial_lr=initial_lr, start_epoch=start_epoch)
+        if not callable(multiplier):
+            check(multiplier=multiplier)
         self.initial_lr = initial_lr
         self.multiplier = multiplier if callable(multiplier) else lambda _: multiplier
         self.staircase = staircase or not callable(multiplier)
@@ -187,6 +193,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         verbose: int = 0,
     ) -> None:
         """initial_lr: the learning rate of all ranks together. verbose: 1 prints the end."""
+        check(warmup_epochs=warmup_epochs)
 
         def multiplier(epoch: float) -> float:
             # At the end of a batch, so that the warm-up's last batch reaches the full rate.
