@@ -12,6 +12,7 @@
 #include "backends/builtin.h"
 #include "backends/net/factory.h"
 #include "backends/registry.h"
+#include "bindings/exit_log/join_socket.h"
 #include "bindings/runtime/diagnostics.h"
 #include "bindings/runtime/engine_options.h"
 #include "bindings/runtime/groups/agreements.h"
@@ -89,6 +90,7 @@ Runtime::Parts::~Parts() = default;
 
 Status Runtime::Parts::start(const JoinOptions& options) {
   install_log_sink(config.log_level, name_in_log(config));
+  tell_of_join();
   note_failures();
   warn_of_environment(config);
   RONDE_RETURN_IF_ERROR(check_meeting_of_hosts(config, process_environment()));

@@ -13,6 +13,7 @@
 
 #include "bindings/cli/launch/this_host.h"
 #include "bindings/exit_log/exit_log.h"
+#include "bindings/exit_log/join_socket.h"
 #include "core/elastic/notes.h"
 #include "core/protocol/tree.h"
 
@@ -38,6 +39,7 @@ constexpr std::array kOfARank = {"RONDE_RANK",
                                  "RONDE_ELASTIC",
                                  "HOROVOD_ELASTIC",
                                  kExitLogVariable,
+                                 kJoinVariable,
                                  elastic::kNotesVariable,
                                  elastic::kCopiesVariable,
                                  elastic::kWorkerVariable,

@@ -15,6 +15,7 @@
 #include "bindings/cli/launch/console.h"
 #include "bindings/cli/launch/end_schedule.h"
 #include "bindings/cli/launch/job.h"
+#include "bindings/cli/launch/join_watch.h"
 #include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/poll_set.h"
 #include "bindings/cli/launch/process.h"
@@ -61,6 +62,7 @@ class Launcher {
   void fail(int exit_status, const std::string& text);
   void begin_ending(int exit_status);
   void print_summary();
+  void say_if_unjoined();
   void stop(int signal);
   void signal_all(int signal) { send_to_all(hosts_, encode(SignalMessage{signal})); }
   void cut_off();
@@ -103,6 +105,7 @@ class Launcher {
   int stop_signal_ = 0;  ///< The signal that asked the job to end.
   RankEndings endings_{console_};
   bool host_lost_ = false;
+  JoinWatch joins_;
   bool may_restart_ = false;  ///< The job ended by a rank's failure.
 };
 
@@ -287,6 +290,7 @@ void Launcher::on_tagged_output(int stream, std::string_view bytes) {
 
 void Launcher::on_exited(Host& host, const RankMessage& message) {
   host.unfinished.erase(message.rank);
+  joins_.on_exited(message);
   // The rank that ends last may have failed first: all count until they are asked to end.
   const bool asked = is_being_ended();
   if (options_.through_mpirun) {
@@ -373,12 +377,18 @@ bool Launcher::finished() const {
          console_.empty();
 }
 
+/// A function of ronde.run() need not join.
+void Launcher::say_if_unjoined() {
+  const std::string text = joins_.complaint(options_.command);
+  if (!text.empty() && options_.call_frames.empty()) say(text);
+}
+
 /// The last lines of a job that has failed.
 void Launcher::print_summary() {
   endings_.print_left();
   const RankEnd* const cause = endings_.cause();
   if (may_restart_ && cause != nullptr) exit_status_ = exit_status_of(cause->wait_status);
-  if (exit_status_ == 0) return;
+  if (exit_status_ == 0) return say_if_unjoined();
   if (stop_signal_ != 0) {
     const std::string ends = endings_.sentence();
     say(fmt::format("the job was asked to end by {}{}{}", signal_text(stop_signal_),

@@ -50,9 +50,10 @@ void LocalRanks::set_up(StartMessage message) {
   ::setenv("PYTHONUNBUFFERED", "1", 0);
   // NOLINTEND(concurrency-mt-unsafe)
   nodes_ = numa_nodes(allowed);
-  if (const Status status = exit_log_.open(); !status.ok()) {
-    fmt::print(stderr, "ronde run: {}: {}\n", host_name(), status.message());
+  for (const Status& status : {exit_log_.open(), joins_.open()}) {
+    if (!status.ok()) fmt::print(stderr, "ronde run: {}: {}\n", host_name(), status.message());
   }
+  ::setenv(kJoinVariable, joins_.name().c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   for (const RankStart& rank : job_.ranks) start(rank);
 }
 
@@ -230,7 +231,7 @@ void LocalRanks::report_end(Running& rank, int wait_status) {
   const ProcessExit ended{rank.pid, host_name(), describe_wait_status(wait_status)};
   exit_log_.add(ended);
   send_(encode(ended));
-  send_(encode(RankMessage{rank.rank, rank.pid, wait_status}, FrameType::kExited));
+  send_(encode(RankMessage{rank.rank, rank.pid, wait_status, joins_.heard()}, FrameType::kExited));
 }
 
 /// Passes on what a rank that has ended left in its pipes; a process of its own that lives on may

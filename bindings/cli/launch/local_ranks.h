@@ -19,6 +19,7 @@
 #include "bindings/cli/launch/output.h"
 #include "bindings/cli/launch/poll_set.h"
 #include "bindings/exit_log/exit_log.h"
+#include "bindings/exit_log/join_socket.h"
 #include "core/base/os/file_descriptor.h"
 
 namespace ronde {
@@ -98,6 +99,7 @@ class LocalRanks {
   CarriedCall call_;
   std::vector<cpu_set_t> nodes_;
   ExitLog exit_log_;
+  JoinSocket joins_;
   std::list<Stream> streams_;
   FileDescriptor input_;  ///< Of the rank that gets standard input.
   OutQueue waiting_input_;

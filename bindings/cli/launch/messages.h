@@ -161,8 +161,11 @@ struct RankMessage {
   int rank = 0;
   int pid = 0;
   int wait_status = 0;
+  bool joined = false;  ///< At its end: some rank of its host has joined a job by then.
 
-  static void fields(auto& wire, auto& self) { wire(self.rank, self.pid, self.wait_status); }
+  static void fields(auto& wire, auto& self) {
+    wire(self.rank, self.pid, self.wait_status, self.joined);
+  }
 };
 
 /// A command that could not be run at all; `exit_status` is 126 or 127 as in a shell.

@@ -386,3 +386,15 @@ def test_the_digits_example_learns():
     status, output = conftest.finish(conftest.launch(command, 2))
     assert status == 0, output
     assert "test accuracy" in output
+
+
+@pytest.mark.parametrize("options", [(), ("--min-np", "2")])
+@pytest.mark.parametrize("joins", [False, True])
+def test_a_script_that_joins_no_job_is_named_at_the_end(tmp_path, joins, options):
+    script = tmp_path / "train.py"
+    script.write_text("import ronde\nronde.init()\n" if joins else "print('alone')\n")
+    job = conftest.launch([sys.executable, str(script)], 2, options=options)
+    status, output = conftest.finish(job)
+    assert status == 0, output
+    said = "no rank has joined the job: 2 processes ran train.py, each for itself; the script must"
+    assert (said in output) is not joins, output

@@ -51,6 +51,7 @@ class ElasticLauncher {
   [[nodiscard]] TimePoint deadline() const;
   void carry_out();
   void start_nothing_more();
+  void say_if_unjoined();
   void on_hosts(std::vector<HostSlots> hosts);
   void on_host_lost(const std::string& host, const std::string& why);
   void give_up(const elastic::BeginEpoch& unannounced);
@@ -137,6 +138,7 @@ ElasticResult ElasticLauncher::run() {
   while (!ending_.over()) turn();
   console_.flush_partial();
   ending_.sum_up();
+  say_if_unjoined();
   while (!ending_.over()) turn();
   story_.close();
   return {ending_.exit_status(), story_.parts()};
@@ -198,6 +200,13 @@ void ElasticLauncher::carry_out() {
   if (workers_.empty() && (ending_.begun() || director_.over())) {
     ending_.finish(director_.exit_status());
   }
+}
+
+/// A function of ronde.run() need not join.
+void ElasticLauncher::say_if_unjoined() {
+  const LaunchOptions& job = options_.launch;
+  const std::string text = reports_.joins().complaint(job.command);
+  if (ending_.exit_status() == 0 && !text.empty() && job.call_frames.empty()) console_.say(text);
 }
 
 void ElasticLauncher::start_nothing_more() {

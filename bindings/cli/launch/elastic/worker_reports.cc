@@ -113,6 +113,7 @@ std::string WorkerReports::print_error(const RankMessage& message) {
 }
 
 void WorkerReports::on_exited(const RankMessage& message) {
+  joins_.on_exited(message);
   const WorkerId id = worker_of(message.rank);
   const LaunchedWorker* worker = to_.workers.find(id);
   if (worker == nullptr) return;

@@ -11,6 +11,7 @@
 #include "bindings/cli/launch/elastic/job_hosts.h"
 #include "bindings/cli/launch/elastic/job_story.h"
 #include "bindings/cli/launch/elastic/worker_table.h"
+#include "bindings/cli/launch/join_watch.h"
 #include "bindings/cli/launch/messages.h"
 #include "core/elastic/director.h"
 
@@ -36,6 +37,7 @@ class WorkerReports {
   void on_frame(const std::string& host, const Frame& frame);
   /// A worker's process has ended, or will never start.
   void on_ended(elastic::WorkerId worker, const elastic::WorkerEnd& end);
+  [[nodiscard]] const JoinWatch& joins() const noexcept { return joins_; }
 
  private:
   void on_message(const std::string& host, const NoteMessage& note);
@@ -54,6 +56,7 @@ class WorkerReports {
 
   const Parts to_;
   std::string last_error_;  ///< Its traceback has been printed.
+  JoinWatch joins_;
 };
 
 }  // namespace ronde
