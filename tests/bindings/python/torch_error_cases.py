@@ -182,6 +182,18 @@ WRONG_CALLS = {
         lambda: hvd.OneBitAdam(model().named_parameters(), lr="0.1"),
         "lr must be a number, not '0.1'",
     ),
+    "half a character in a parameter's name": (
+        lambda: hvd.broadcast_parameters({"layer\udcff": ROWS.clone()}, 0),
+        r"name='parameter.layer\\udcff' has the surrogate '\\udcff', which is no character",
+    ),
+    "half a character in an optimizer's name": (
+        lambda: hvd.OneBitAdam([("\udcff", torch.nn.Parameter(ROWS.clone()))]),
+        r"name='\\udcff' has the surrogate",
+    ),
+    "a parameter's name": (
+        lambda: hvd.OneBitAdam([(3, torch.nn.Parameter(ROWS.clone()))]),
+        "name must be a str, not 3",
+    ),
     "one beta": (
         lambda: hvd.OneBitAdam(model().named_parameters(), betas=0.9),
         "betas must be two numbers, not 0.9",

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ronde._argument_checks import check
 from ronde._codecs import wire_of
 from ronde._compression import for_gradient
 from ronde._errors import Error, InvalidArgumentError
@@ -126,6 +127,8 @@ def named_pairs(named_parameters: Any) -> list[tuple[str, Parameter]]:
             "named_parameters should be a sequence of tuples (name, parameter), usually produced "
             "by model.named_parameters()."
         )
+    for name, _ in named:  # type: ignore[misc]
+        check(name=name)
     return named  # type: ignore[return-value]
 
 

@@ -72,7 +72,7 @@ def _check_alike(named: list[tuple[str | None, Any]], root_rank: int) -> None:
     if size() == 1 or not 0 <= root_rank < size():  # broadcast refuses these
         return
     mine = [_described(name, value) for name, value in named]
-    digest = hashlib.sha256("\n".join(mine).encode()).digest()
+    digest = hashlib.sha256("\n".join(mine).encode(errors="backslashreplace")).digest()
     digests = _numpy.allgather(np.frombuffer(digest, np.uint8)[None], "broadcast_parameters.digest")
     if (digests == digests[0]).all():
         return
