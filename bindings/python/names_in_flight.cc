@@ -12,6 +12,16 @@ bool NamesInFlight::Entry::in_flight() const {
   return std::chrono::steady_clock::now() - since < kUnseen;
 }
 
+NamesInFlight& NamesInFlight::of_process() {
+  static auto* names = new NamesInFlight();
+  return *names;
+}
+
+void NamesInFlight::clear() {
+  operations_.clear();
+  count_ = 0;
+}
+
 Status NamesInFlight::check(SetId set, const Request& request) const {
   if (request.name.empty()) return {};
   const auto of_set = operations_.find(set);

@@ -20,12 +20,17 @@ class NamesInFlight {
   /// An operation whose end no caller has seen keeps its name at least this long.
   static constexpr std::chrono::milliseconds kUnseen{20};
 
+  /// This process's. Never destroyed, as operations may outlive the interpreter.
+  static NamesInFlight& of_process();
+
   /// Errors: kDuplicateName, with both call sites, where an operation of this name is in flight in
   /// the set. It goes on.
   [[nodiscard]] Status check(SetId set, const Request& request) const;
   /// Remembers an operation until it has ended. Those without a name never clash.
   /// `seen` becomes true once its end has been looked at.
   void enter(SetId set, const OperationPtr& operation, std::shared_ptr<const bool> seen);
+  /// Forgets all: the job has ended, and the next one may use the same names.
+  void clear();
 
  private:
   struct Entry {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bindings/elastic/member.h"
+#include "bindings/python/names_in_flight.h"
 #include "bindings/python/operation.h"
 #include "bindings/runtime/groups/group_factory.h"
 #include "bindings/runtime/groups/process_sets.h"
@@ -70,6 +71,7 @@ void shut_down(Runtime& runtime, const std::string& why) {
     runtime.shutdown(why);
   }
   sweep_dropped();
+  NamesInFlight::of_process().clear();
 }
 
 SetId add_process_set(Runtime& runtime, std::vector<int> ranks) {

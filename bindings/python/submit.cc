@@ -182,13 +182,6 @@ Submission make_submission(int kind, const py::list& inputs, const py::list& out
   return submission;
 }
 
-/// The module's own, guarded by the GIL. Never destroyed, as operations may outlive the
-/// interpreter.
-NamesInFlight& names_in_flight() {
-  static auto* names = new NamesInFlight();
-  return *names;
-}
-
 /// Submits, and waits too where `wait` is set: then without a hop to another thread.
 std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
                                const py::list& inputs, const py::list& outputs, py::object keep,
@@ -203,10 +196,11 @@ std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
                       {std::move(name), op, root, prescale, postscale, std::move(splits), priority,
                        std::move(site), std::move(compression), std::move(program), weight});
   submission.caller_waits = wait;
-  check(names_in_flight().check(set, submission.request));
+  NamesInFlight& names = NamesInFlight::of_process();
+  check(names.check(set, submission.request));
   OperationPtr operation = unwrap(runtime->operations().submit(set, std::move(submission)));
   auto handle = std::make_unique<Handle>(runtime, std::move(operation), std::move(keep));
-  names_in_flight().enter(set, handle->operation(), handle->seen());
+  names.enter(set, handle->operation(), handle->seen());
   if (wait) handle->wait(timeout_s);
   return handle;
 }
