@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ronde_torch_backend import _accelerate
+from ronde_torch_backend import _accelerate, _environment
 
 __all__ = ["register"]
 
@@ -22,6 +22,7 @@ def register() -> None:
         return
     dist.Backend.register_backend("ronde", _create, extended_api=True, devices=["cpu"])
     _accelerate.install()
+    _environment.install()
 
 
 def _create(options: Any, backend_options: Any) -> Any:

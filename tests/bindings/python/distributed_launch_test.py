@@ -1,9 +1,12 @@
 """torch.distributed over `ronde` under each launcher, and when a rank dies inside DDP."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
+
+import pytest
 
 STEP = """
 import os, signal, sys
@@ -74,8 +77,14 @@ os._exit(0)
 """
 
 
-def run(command, limit_s=90):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def run(command, limit_s=90, **more):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=limit_s, check=False
     )
@@ -95,6 +104,42 @@ def test_torchrun(tmp_path):
     check_done(*run([*torchrun, "--nproc-per-node", "2", str(script)]))
 
 
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
+@pytest.mark.parametrize("store_is_set", [False, True])
+def test_mpirun_without_variables_by_hand(tmp_path, store_is_set):
+    script = tmp_path / "job.py"
+    script.write_text(ENV.replace("import ronde.torch.distributed\n", ""))
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    more = place if store_is_set else {}
+    check_done(*run([*MPIRUN, sys.executable, str(script)], **more))
+
+
+def test_srun_without_variables_by_hand(tmp_path):
+    """Two processes with the variables of srun stand for its tasks on one node."""
+    script = tmp_path / "job.py"
+    script.write_text(ENV)
+    step = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_ID": "0", "SLURM_CLUSTER_NAME": "test"}
+    step.update(SLURM_STEP_NUM_TASKS="2", SLURM_NTASKS="2", SLURM_STEP_NODELIST="n1")
+    starter = """
+import os, subprocess, sys
+environments = [{**os.environ, "SLURM_PROCID": str(rank)} for rank in range(2)]
+ranks = [subprocess.Popen([sys.executable, sys.argv[1]], env=env) for env in environments]
+sys.exit(max(rank.wait(60) for rank in ranks))
+"""
+    check_done(*run([sys.executable, "-c", starter, str(script)], **step))
+
+
+def test_without_a_launcher_torchs_own_error_stays(tmp_path):
+    script = tmp_path / "job.py"
+    script.write_text(ENV)
+    status, output = run([sys.executable, str(script)])
+    assert status == 1
+    assert "environment variable RANK expected, but not set" in output
+
+
 def test_spawn(tmp_path):
     script = tmp_path / "job.py"
     script.write_text(SPAWN)
@@ -112,10 +157,7 @@ environments = [{**os.environ, "RANK": str(rank)} for rank in range(3)]
 ranks = [subprocess.Popen([sys.executable, sys.argv[1]], env=env) for env in environments]
 print([rank.wait(60) for rank in ranks])
 """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    status, output = run([sys.executable, "-c", starter, str(script), str(port)])
+    status, output = run([sys.executable, "-c", starter, str(script), str(free_port())])
     assert status == 0, output
     assert "[0, -9, 0]" in output, output
     for rank in (0, 2):

@@ -3,8 +3,8 @@
     import ronde.torch.distributed
     torch.distributed.init_process_group("ronde")
 
-DDP, FSDP, DTensor and all other users of torch.distributed then run over Ronde. The job
-may be started by torchrun, by `ronde run` or by torch.multiprocessing.spawn. Errors are Ronde's
+DDP, FSDP, DTensor and all other users of torch.distributed then run over Ronde. The job may be
+started by torchrun, `ronde run`, mpirun, srun or torch.multiprocessing.spawn. Errors are Ronde's
 typed ones. MismatchError names both calls if ranks disagree. RankFailure names the rank that died.
 StalledError names the ranks that did not call an operation within the group's timeout.
 """
@@ -21,6 +21,8 @@ if not _torch.distributed.is_available() or (
         f"this is {_torch.__version__}. The functions of ronde.torch work here."
     )
 
+from ronde_torch_backend import _environment
+
 from ronde.torch.distributed._barrier import monitored_barrier
 from ronde.torch.distributed._compression import CompressionState, compression_hook
 from ronde.torch.distributed._group import RondeProcessGroup, create_group
@@ -30,5 +32,6 @@ if "ronde" not in _torch.distributed.Backend.backend_list:
     _torch.distributed.Backend.register_backend(
         "ronde", create_group, extended_api=True, devices=["cpu"]
     )
+_environment.install()
 
 __all__ = ["CompressionState", "RondeProcessGroup", "compression_hook", "monitored_barrier"]
