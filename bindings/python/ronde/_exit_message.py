@@ -36,7 +36,7 @@ def record_uncaught() -> None:
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         global _message
-        _message = _described(error, trace)
+        _message = described(error)
         if choice == "short":
             trace = _hide_frames(trace)
             _hide_frames_of_earlier(error)
@@ -51,9 +51,10 @@ def exit_message() -> str:
     return _message
 
 
-def _described(error: BaseException, trace: TracebackType | None) -> str:
+def described(error: BaseException) -> str:
+    """The exception and the user's line that raised it: "ValueError: no data (train.py:33)"."""
     text = "".join(traceback.format_exception_only(type(error), error)).strip()
-    frames = traceback.extract_tb(trace)
+    frames = traceback.extract_tb(error.__traceback__)
     if frames:
         frame = next((f for f in reversed(frames) if is_of_user(f.filename)), frames[-1])
         text += f" ({frame.filename}:{frame.lineno})"

@@ -236,8 +236,11 @@ def shutdown() -> None:
     leave(keep=_epochs.available())
 
 
-def leave(keep: bool) -> None:
-    """Leaves the job. keep: the next init() takes over residuals of compression and tuning."""
+def leave(keep: bool, why: str = "") -> None:
+    """Leaves the job. keep: the next init() takes over residuals of compression and tuning.
+
+    why: what the other ranks' errors say of it; by default the exception that ends this process.
+    """
     leaving, job.runtime = job.runtime, None
     if leaving is None:
         return
@@ -245,4 +248,4 @@ def leave(keep: bool) -> None:
     keep_sets()
     global_process_set.ranks = []
     _core.set_current(None)
-    leaving.shutdown(_exit_message.exit_message())
+    leaving.shutdown(why or _exit_message.exit_message())

@@ -96,15 +96,46 @@ def loop_until_killed(victim):
         time.sleep(0.02)
 
 
-def raise_on_rank_1():
-    """Rank 1 raises ValueError, and the others wait for it in an operation."""
+def raise_on_rank_1(busy_s=0):
+    """Rank 1 raises ValueError, and the others wait for it in an operation.
+
+    busy_s: seconds for which they do something else before.
+    """
     import numpy as np
     import ronde
 
     ronde.init()
     if ronde.rank() == 1:
         raise ValueError("bad batch")
-    ronde.allreduce(np.ones(4), name="batch")
+    time.sleep(busy_s)
+    ronde.allreduce(np.full(4, 1e6))
+
+
+def raise_with_work_in_flight():
+    """Rank 1 raises ValueError; the others return, and leave an operation in flight."""
+    import numpy as np
+    import ronde
+
+    ronde.init()
+    ronde.allreduce(np.ones(1))
+    ronde.allreduce_async(np.full(1, 1e6))
+    if ronde.rank() == 1:
+        raise ValueError("bad batch")
+
+
+def raise_alone(held):
+    """Raises ValueError."""
+    raise ValueError("alone")
+
+
+def steps():
+    """The sums of 10 * step + rank for three steps."""
+    import numpy as np
+    import ronde
+
+    ronde.init()
+    mine = [np.array([10.0 * step + ronde.rank()]) for step in range(3)]
+    return [float(ronde.allreduce(each, op=ronde.Sum)[0]) for each in mine]
 
 
 def elastic_steps(folder, steps, size, victim=False):

@@ -66,6 +66,39 @@ def test_an_exception_keeps_its_type_and_names_rank_and_node(node, executor):
 
 
 @ALL
+def test_the_work_of_a_failed_function_never_meets_the_next_ones(node, executor):
+    job = executor(num_workers=2)
+    steps = [[1.0, 21.0, 41.0]] * 2
+    for bad in (ray_cluster.raise_on_rank_1, ray_cluster.raise_with_work_in_flight):
+        with pytest.raises(ValueError, match="bad batch"):
+            job.run(bad)
+        assert job.run(ray_cluster.steps) == steps
+    assert job.run(ray_cluster.steps) == steps
+    with pytest.raises(ValueError, match="bad batch"):
+        job.execute(lambda held: ray_cluster.raise_on_rank_1())
+    assert job.execute(lambda held: ray_cluster.steps()) == steps
+    with pytest.raises(ValueError, match="alone"):
+        job.execute_single(ray_cluster.raise_alone)
+    assert job.run(ray_cluster.steps) == steps
+    node.wait(job.run_remote(ray_cluster.raise_on_rank_1), num_returns=2)
+    assert job.run(ray_cluster.steps) == steps
+
+
+@ALL
+def test_a_call_behind_one_that_fails_fails_and_a_busy_worker_is_named(node, executor):
+    job = executor(num_workers=2)
+    job.settings.timeout_s = 1
+    job.run_remote(ray_cluster.raise_on_rank_1)
+    with pytest.raises(ronde.Error):
+        job.run(ray_cluster.steps)
+    assert job.run(ray_cluster.steps) == [[1.0, 21.0, 41.0]] * 2
+    with pytest.raises(ValueError, match="bad batch"):
+        job.run(ray_cluster.raise_on_rank_1, kwargs={"busy_s": 8})
+    with pytest.raises(ronde.TimeoutError, match=r"ranks 0 of 2 did not answer.*call shutdown\(\)"):
+        job.run(ray_cluster.steps)
+
+
+@ALL
 def test_objects_of_workers_live_between_calls(node, executor):
     job = executor(num_workers=2)
     job.shutdown()

@@ -105,11 +105,14 @@ class RayExecutor:
         """Calls fn(*args, **kwargs) on each worker; returns the results by rank. Blocks.
 
         An exception of a worker is raised here, with rank and node in its notes; that of the rank
-        that failed first. Raises RankFailure with rank and node if a worker or its node dies: the
-        others then fail in their next operation, and shutdown() ends them.
+        that failed first. It ends the job: operations of the other ranks fail, and the next call
+        begins a new job on the same workers, whose functions must call init().
+
+        Raises RankFailure with rank and node if a worker or its node dies: the others then fail in
+        their next operation, and shutdown() ends them.
         """
         refuse_callbacks(callbacks)
-        return list(self._group.results(self.run_remote(fn, args, kwargs)))
+        return list(self._group.results_of_function(self.run_remote(fn, args, kwargs)))
 
     def run_remote(
         self,
@@ -122,21 +125,30 @@ class RayExecutor:
         """
         shared = ray.put(fn)
         arguments = (args or [], kwargs or {})
-        return [worker.call.remote(shared, *arguments) for worker in self._running()]
+        workers = self._ready()
+        return self._group.follow([one.call.remote(shared, *arguments) for one in workers])
 
     def execute(self, fn: Function, callbacks: Any = None) -> list[Any]:
         """Calls fn(executable) on each worker; returns the results by rank. Errors: as run()."""
         refuse_callbacks(callbacks)
         shared = ray.put(fn)
-        return list(self._group.results([w.execute.remote(shared) for w in self._running()]))
+        refs = self._group.follow([one.execute.remote(shared) for one in self._ready()])
+        return list(self._group.results_of_function(refs))
 
     def execute_single(self, fn: Function) -> Any:
         """Calls fn(executable) on rank 0; returns its result. Errors: as run()."""
-        return self._group.results([self._running()[0].execute.remote(fn)])[0]
+        refs = self._group.follow([self._ready()[0].execute.remote(fn)])
+        return self._group.results_of_function(refs)[0]
 
     def shutdown(self) -> None:
         """Ends the workers and gives their room back. Calling it again is a no-op."""
         self._group.stop()
+
+    def _ready(self) -> list[Any]:
+        """The workers, in a job in which no function has failed."""
+        self._running()
+        self._group.renew_failed(self.settings.timeout_s)
+        return self._group.workers
 
     def _running(self) -> list[Any]:
         if not self._group.workers:

@@ -48,6 +48,9 @@ class WorkerGroup:
         self.workers: list[Any] = []  # by rank
         self.places: list[Place] = []
         self._own_group: PlacementGroup | None = None
+        self._environment: dict[str, str] = {}
+        self._unknown: list[Any] = []  # calls of which nobody has said how they ended
+        self._failed = False  # a function of this job has
 
     def start(self, layout: Layout, limit_s: float, environment: Mapping[str, str]) -> None:
         """Starts the workers, and makes them ranks. Blocks up to limit_s.
@@ -55,10 +58,11 @@ class WorkerGroup:
         Raises TimeoutError if Ray finds no room, or a worker does not start.
         """
         deadline = time.monotonic() + limit_s
+        self._environment = dict(environment)
         try:
             self._place(layout, limit_s)
             self._find(layout, limit_s, max(0.1, deadline - time.monotonic()))
-            self._enter(environment, max(0.1, deadline - time.monotonic()))
+            self._enter(max(0.1, deadline - time.monotonic()))
         except BaseException:
             self.stop()
             raise
@@ -99,17 +103,57 @@ class WorkerGroup:
         self.workers = [self.workers[index] for index in order]
         self.places = [places[index] for index in order]
 
-    def _enter(self, environment: Mapping[str, str], left_s: float) -> None:
-        """Tells the workers their ranks, and the secret of the job."""
+    def _enter(self, left_s: float) -> None:
+        """Tells the workers their ranks, and the secret of a new job."""
         first = self.workers[0].free_ports.remote(self.places[0].address)
         ports = self.results([first], left_s)[0]
         shared = job_environment(self.places, f"ray-{uuid.uuid4().hex}", *ports)
         secret = secrets.token_hex(32)
         refs = [
-            worker.enter.remote({**shared, **own, **environment}, secret)
+            worker.enter.remote({**shared, **own, **self._environment}, secret)
             for worker, own in zip(self.workers, rank_environments(self.places))
         ]
         self.results(refs, left_s)
+        self._failed, self._unknown = False, []
+
+    def renew_failed(self, limit_s: float) -> None:
+        """Begins a new job on the same workers if a function of this one has failed.
+
+        Waits up to limit_s for workers that are in an earlier call. Raises TimeoutError with the
+        ranks that still are, RankFailure for a worker that has died.
+        """
+        if (
+            self._unknown
+            and not ray.wait(self._unknown, num_returns=len(self._unknown), timeout=0)[1]
+        ):
+            asked = [worker.has_failed.remote() for worker in self.workers]
+            self._failed = self._failed or any(self.results(asked))
+            self._unknown = []
+        if not self._failed:
+            return
+        try:
+            self.results([worker.has_failed.remote() for worker in self.workers], limit_s)
+            self._enter(limit_s)
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"a function has failed, and others are still in it: {error}; call shutdown() and "
+                "start()"
+            ) from None
+
+    def follow(self, refs: list[Any]) -> list[Any]:
+        """Remembers calls of functions until they have ended; returns them."""
+        self._unknown += refs
+        return refs
+
+    def results_of_function(self, refs: list[Any]) -> Any:
+        """As results(); a function that fails ends the job."""
+        try:
+            results = self.results(refs)
+        except BaseException:
+            self._failed = True
+            raise
+        self._unknown = [ref for ref in self._unknown if ref not in refs]
+        return results
 
     def results(self, refs: list[Any], limit_s: float | None = None) -> Any:
         """The results of calls of the first ranks; raises what made the job fail.
@@ -123,6 +167,7 @@ class WorkerGroup:
         for worker in self.workers:
             ray.kill(worker)
         self.workers, self.places = [], []
+        self._failed, self._unknown = False, []
         group, self._own_group = self._own_group, None
         if group is not None:
             remove_placement_group(group)

@@ -10,6 +10,8 @@ from typing import Any
 
 import ray
 
+from ronde import _job
+from ronde._function_guard import FunctionGuard
 from ronde.ray._places import Place
 
 _secret_files: list[int] = []  # the descriptor of the newest secret, open for init()
@@ -44,22 +46,30 @@ def free_ports(address: str, count: int = 2) -> list[int]:
 def enter(environment: Mapping[str, str], secret: str) -> None:
     """Makes this process a rank: init() will find its job. Joins nothing yet.
 
+    Leaves the job that this process was in: nothing of it can meet the new one's operations.
     secret: 64 hexadecimal digits. They stay in a memory file, which no other process inherits.
     """
+    _job.leave(keep=False)
     descriptor = os.memfd_create("ronde-secret", os.MFD_CLOEXEC)
     os.write(descriptor, secret.encode())
     while _secret_files:
         os.close(_secret_files.pop())
     _secret_files.append(descriptor)
-    os.environ.pop("RONDE_RENDEZVOUS", None)
+    for name in ("RONDE_RENDEZVOUS", "RONDE_DESCRIPTORS"):
+        os.environ.pop(name, None)
     os.environ.update(environment)
     os.environ["RONDE_SECRET_FD"] = str(descriptor)
 
 
 class Worker:
-    """One rank, as a Ray actor. It runs one call at a time."""
+    """One rank, as a Ray actor. It runs one call at a time.
 
-    executable: Any = None
+    A function that raises ends the job: see FunctionGuard. enter() begins a new one.
+    """
+
+    def __init__(self) -> None:
+        self.executable: Any = None
+        self._guard = FunctionGuard()
 
     def place(self) -> Place:
         """Where this worker runs. Answers once the worker can take calls."""
@@ -70,8 +80,13 @@ class Worker:
         return free_ports(address)
 
     def enter(self, environment: Mapping[str, str], secret: str) -> None:
-        """Makes this worker a rank."""
+        """Makes this worker a rank of a new job."""
+        self._guard.renew()
         enter(environment, secret)
+
+    def has_failed(self) -> bool:
+        """True if a function of this job has raised an exception here."""
+        return bool(self._guard.failure)
 
     def start_executable(
         self, kind: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -81,10 +96,10 @@ class Worker:
 
     def execute(self, function: Callable[[Any], Any]) -> Any:
         """Calls function(executable)."""
-        return function(self.executable)
+        return self._guard.call(lambda: function(self.executable))
 
     def call(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
         """Calls function(*args, **kwargs)."""
-        return function(*args, **kwargs)
+        return self._guard.call(lambda: function(*args, **kwargs))
