@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from support.volume import ALL
 
+from clusters import ddp
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "slurm" / "sum.py"
 FOUR = [f"rank {rank} of 4 ({rank % 2} on n{rank // 2 + 1}): 10" for rank in range(4)]
 RONDE_RUN = [sys.executable, "-m", "ronde", "run", "--backend", "mpi", "-H", "n1:2,n2:2"]
@@ -45,10 +47,10 @@ def run(hosts, tmp_path, command, **settings):
     return done.returncode, sorted(done.stdout.splitlines()), done.stderr
 
 
-def mpirun(*names):
+def mpirun(*names, script=EXAMPLE):
     command = ["mpirun.openmpi", "--allow-run-as-root", "--mca", "plm_rsh_agent", "AGENT"]
     command += ["-H", "n1:2,n2:2", *(word for name in names for word in ("-x", name))]
-    return [*command, sys.executable, str(EXAMPLE)]
+    return [*command, sys.executable, str(script)]
 
 
 def test_mpirun_starts_a_job_over_two_hosts(hosts, tmp_path, meeting):
@@ -56,6 +58,14 @@ def test_mpirun_starts_a_job_over_two_hosts(hosts, tmp_path, meeting):
     status, lines, errors = run(hosts, tmp_path, mpirun(*settings), **settings)
     assert (status, lines) == (0, FOUR), errors
     assert "control channel: the other ranks came over 2 connections" in errors, errors
+
+
+@ALL
+def test_ddp_finds_the_job_without_rank_and_size_by_hand(hosts, tmp_path, meeting):
+    script = tmp_path / "ddp.py"
+    script.write_text(ddp.SCRIPT)
+    status, lines, errors = run(hosts, tmp_path, mpirun(*meeting, script=script), **meeting)
+    assert (status, lines) == (0, ddp.lines(4)), errors
 
 
 @ALL

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support.volume import ALL, IS_ALL
 
+from clusters import ddp
 from clusters.slurm_cluster import SlurmCluster, why_not
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "slurm"
@@ -65,6 +66,15 @@ def test_srun_alone_starts_a_job_over_two_nodes(cluster, script, tmp_path):
     status, lines, errors = run(cluster, [*TASKS, *script], tmp_path, RONDE_LOG_LEVEL="debug")
     assert (status, lines) == (0, FOUR), errors
     assert "control channel: the other ranks came over 2 connections" in errors, errors
+    assert secrets(tmp_path) == []
+
+
+@ALL
+def test_ddp_finds_the_job_without_variables_by_hand(cluster, tmp_path):
+    script = tmp_path / "ddp.py"
+    script.write_text(ddp.SCRIPT)
+    status, lines, errors = run(cluster, [*TASKS, sys.executable, str(script)], tmp_path)
+    assert (status, lines) == (0, ddp.lines(4)), errors
     assert secrets(tmp_path) == []
 
 
