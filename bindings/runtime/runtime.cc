@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -304,12 +305,27 @@ Config with_start_limit(Config config) {
   return config;
 }
 
+Status no_thread(const std::system_error& error) {
+  return {
+      Code::kResourceExhausted,
+      fmt::format("cannot start a thread: {}; raise the limit of processes (ulimit -u, pids.max "
+                  "of a container) or of memory (ulimit -v)",
+                  error.code().message())};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config, DeviceLibraries libraries,
                                                  JoinOptions options) {
   auto parts = std::make_unique<Parts>(with_start_limit(config), std::move(libraries));
-  if (Status status = parts->start(options); !status.ok()) {
+  const auto start = [&]() -> Status {
+    try {
+      return parts->start(options);
+    } catch (const std::system_error& error) {
+      return no_thread(error);
+    }
+  };
+  if (Status status = start(); !status.ok()) {
     if (const Status why = options.cancel.status(); !why.ok()) parts->abort->abort(why);
     parts->stop({});
     return status;

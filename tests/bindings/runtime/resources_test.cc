@@ -1,6 +1,7 @@
 // A runtime returns its descriptors, threads and memory; a forked child gets none.
 #include <doctest/doctest.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -155,6 +156,26 @@ TEST_CASE("Runtime: a forked child gets a clear error at once, and the parent do
           RONDE_CHILD_REQUIRE(sum(*runtime, kGlobalSet, "last", values).ok());
           return 0;
         }) == all_good(2));
+}
+
+/// From now on no thread of this process can start: its stack would be too large.
+void forbid_threads() {
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ::pthread_attr_setstacksize(&attributes, std::size_t{1} << 46);
+  ::pthread_setattr_default_np(&attributes);
+}
+
+TEST_CASE("Runtime: where no thread can start, an error says so, and no exception") {
+  const std::string job = unique_job_id();
+  CHECK(run_ranks(1, [&](int rank) {
+          forbid_threads();
+          const auto runtime = Runtime::create(rank_config(job, rank, 1));
+          RONDE_CHILD_REQUIRE(runtime.status().code() == Code::kResourceExhausted);
+          RONDE_CHILD_REQUIRE(runtime.status().message().find("cannot start a thread") !=
+                              std::string::npos);
+          return 0;
+        }) == all_good(1));
 }
 
 }  // namespace
