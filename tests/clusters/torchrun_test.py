@@ -164,6 +164,21 @@ def test_a_secret_on_one_host_alone_is_an_error(hosts, tmp_path, api):
 
 @ALL
 @APIS
+def test_different_secrets_are_named_on_both_hosts(hosts, tmp_path, api):
+    commands = []
+    for number, name in enumerate(NAMES):
+        secret = tmp_path / f"secret.{name}"
+        secret.write_text(f"{number}a" * 32)
+        secret.chmod(0o600)
+        commands.append(["env", f"RONDE_SECRET_FILE={secret}", *torchrun(tmp_path, api)])
+    statuses, _, errors = run(hosts, commands)
+    assert 0 not in statuses
+    why = "rank 0 on n1 and rank 1 on n2 have different secrets: RONDE_SECRET_FILE must hold"
+    assert errors.count(f"InvalidArgumentError: {why}") >= 2, errors
+
+
+@ALL
+@APIS
 def test_a_missing_interface_is_named(hosts, tmp_path, api):
     settings = {"RONDE_NETWORK_INTERFACE": "ib7"}
     statuses, _, errors = run(hosts, [torchrun(tmp_path, api)] * 2, **settings)
