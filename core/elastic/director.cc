@@ -7,6 +7,11 @@
 #include "core/elastic/unreachable.h"
 
 namespace ronde::elastic {
+namespace {
+
+constexpr int kMostFetches = 3;  // until somebody holds the state
+
+}  // namespace
 
 // Events.
 
@@ -16,10 +21,22 @@ void Director::set_hosts(const std::vector<HostPlaces>& hosts, TimePoint time) {
   settle(time, epoch_ > 0 && options_.await_new_hosts);
 }
 
+void Director::on_started(WorkerId id, CopyStep copies) {
+  RosterWorker* worker = workers_.find(id);
+  if (worker == nullptr) return;
+  copies_.take(worker->host, copies);
+  worker->inherited = copies;
+}
+
 void Director::on_ready(WorkerId id, const ReadyNote& note, TimePoint time) {
   RosterWorker* worker = workers_.find(id);
-  if (worker == nullptr || worker->stopped || worker->state == State::kFinished) return;
+  if (worker == nullptr || worker->stopped) return;
+  if (worker->state == State::kFinished) {
+    const char* const why = "its function has returned, so that no epoch can follow";
+    return commands_.add(DismissWorker{id, {true, why}});
+  }
   worker->state = State::kReady;
+  if (!note.can_resume) worker->inherited = kNoCopy;
   worker->ready = note;
   worker->holds_state = note.holds_state;
   if (note.last_epoch == epoch_ && epoch_ > 0) {
@@ -34,7 +51,9 @@ void Director::on_holds(WorkerId id) {
   RosterWorker* worker = workers_.find(id);
   if (worker == nullptr) return;
   worker->holds_state = true;
+  worker->inherited = kNoCopy;
   state_exists_ = true;
+  fetches_ = 0;
 }
 
 void Director::on_leaving(WorkerId id, TimePoint time) {
@@ -50,22 +69,38 @@ void Director::on_finished(WorkerId id, TimePoint time) {
   if (worker == nullptr) return;
   worker->state = State::kFinished;
   finished_ = true;
+  quiet_end_.clear();
   settle(time);
 }
 
 void Director::on_ended(WorkerId id, const WorkerEnd& end, TimePoint time) {
   const std::optional<RosterWorker> gone = workers_.remove(id);
   if (!gone) return;
+  copies_.add(gone->host, end.copy_step);
   if (end.exit_status == 0) {
-    if (gone->stays() && gone->state == State::kMember && !ending()) {
-      commands_.report(fmt::format("worker {} {}, which counts as finished", id, end.text));
-    }
-    if (gone->stays()) finished_ = true;
+    if (gone->stays()) take_quiet_end(id, *gone, end, time);
   } else if (!gone->stopped) {
     take_failure(id, *gone, end, time);
   }
   if (gone->state == State::kMember) send_void(fmt::format("worker {} {}", id, end.text));
   settle(time);
+}
+
+/// With status 0, and nobody had asked for it.
+void Director::take_quiet_end(WorkerId id, const RosterWorker& gone, const WorkerEnd& end,
+                              TimePoint time) {
+  const std::string text = fmt::format("worker {} {}", id, end.text);
+  const bool waited = gone.state == State::kReady;
+  if (waited || (gone.state == State::kStarting && epoch_ > 0)) {
+    if (!ending()) commands_.report(text + " before it took part");
+    if (waited) cause_ = text;
+    return count_failure(gone.host, time);
+  }
+  if (gone.state == State::kMember) {
+    if (!ending()) commands_.report(text + ", which counts as finished");
+    if (!finished_) quiet_end_ = text;
+  }
+  finished_ = true;
 }
 
 void Director::take_failure(WorkerId id, const RosterWorker& gone, const WorkerEnd& end,
@@ -125,6 +160,7 @@ void Director::on_host_lost(const std::string& host, const std::string& why, Tim
   const std::string text = fmt::format("host {} is lost: {}", host, why);
   const int members = workers_.count(State::kMember);
   workers_.remove_host(host);
+  copies_.remove_host(host);
   last_failure_ = {1, text};
   commands_.report(text);
   if (workers_.count(State::kMember) < members) {  // else the epoch goes on
@@ -147,6 +183,7 @@ void Director::settle(TimePoint time, bool hosts_come) {
 
 void Director::settle_epoch(TimePoint time) {
   if (!ending()) {
+    fetch_state(time);
     stop_suspects(time);
     try_epoch(time);
     if (auto text = waits_.due(workers_, epoch_, closing_, time)) commands_.report(*text);
@@ -155,23 +192,71 @@ void Director::settle_epoch(TimePoint time) {
   if (ending()) end_leftovers();
 }
 
-void Director::start_workers(TimePoint time, bool awaited) {
+/// Workers that may still start, on all hosts together.
+int Director::places_left(TimePoint time) const {
   int wanted = options_.max_workers;
   if (wanted == 0) {
     for (const std::string& host : hosts_.names()) wanted += hosts_.slots(host, time);
   }
-  wanted -= workers_.count_staying();
+  return wanted - workers_.count_staying();
+}
+
+bool Director::has_room(const std::string& host, TimePoint time) const {
+  return workers_.count_on(host) < hosts_.slots(host, time);
+}
+
+WorkerId Director::start(const std::string& host) {
+  const WorkerId id = workers_.add(host);
+  commands_.add(StartWorker{id, host});
+  return id;
+}
+
+void Director::start_workers(TimePoint time, bool awaited) {
+  int wanted = places_left(time);
   for (const std::string& host : hosts_.names()) {
     if (!hosts_.may_start(host, time)) continue;
-    for (int room = hosts_.slots(host, time) - workers_.count_on(host); room > 0 && wanted > 0;
-         --room) {
-      const WorkerId id = workers_.add(host);
-      workers_.find(id)->awaited = awaited;
+    for (; has_room(host, time) && wanted > 0; --wanted) {
+      workers_.find(start(host))->awaited = awaited;
       if (awaited) gate_.on_start(time);
-      commands_.add(StartWorker{id, host});
-      --wanted;
     }
   }
+}
+
+/// The host whose agent has the newest copies, if no worker has the state.
+std::optional<std::string> Director::host_with_last_copies() const {
+  if (!state_exists_) return std::nullopt;
+  for (const Entry& entry : workers_) {
+    if (entry.second.has_state() && !entry.second.stopped) return std::nullopt;
+  }
+  const auto newest = std::ranges::max_element(
+      hosts_.names(), {}, [&](const std::string& host) { return copies_.newest_of(host); });
+  if (newest == hosts_.names().end() || copies_.newest_of(*newest) == kNoCopy) return std::nullopt;
+  return *newest;
+}
+
+/// Starts a worker on a host that may have none, if only its agent has the state. The worker hands
+/// it over, then leaves.
+void Director::fetch_state(TimePoint time) {
+  const auto host = host_with_last_copies();
+  if (!host || workers_.count_staying() == 0 || fetches_ == kMostFetches) return;
+  if (has_room(*host, time) && places_left(time) > 0) return;  // one starts there by itself
+  for (const Entry& entry : workers_) {
+    if (entry.second.host == *host && entry.second.state == State::kStarting) return;
+  }
+  ++fetches_;
+  const WorkerId id = start(*host);
+  workers_.find(id)->asked_to_leave = true;
+  commands_.report(fmt::format("worker {} brings the last commit, which {} alone has", id, *host));
+}
+
+/// The newest copies with agents of hosts on which a worker will start by itself.
+CopyStep Director::copy_to_come(TimePoint time) const {
+  CopyStep newest = kNoCopy;
+  if (places_left(time) <= 0) return newest;
+  for (const std::string& host : hosts_.names()) {
+    if (has_room(host, time)) newest = std::max(newest, copies_.newest_of(host));
+  }
+  return newest;
 }
 
 /// Members that all others have lost never become ready: they are frozen or cut off.
@@ -213,15 +298,24 @@ void Director::send_void(const std::string& why) {
 /// The job ends: workers in no epoch get none any more. Members finish what they do, and so do
 /// starting workers of a job without an epoch: its program may never call init().
 void Director::end_leftovers() {
+  refuse_early_end();
   for (Entry& entry : workers_) {
-    const bool member = entry.second.ready.last_epoch == epoch_ && epoch_ > 0;
     if (entry.second.state == State::kReady) {
-      commands_.dismiss(entry, failed_ || member,
-                        failed_ ? "the job has failed" : "the job has finished");
+      commands_.dismiss(entry, failed_, failed_ ? "the job has failed" : "the job has finished");
     } else if (entry.second.state == State::kStarting && (failed_ || epoch_ > 0)) {
       stop(entry.first, entry.second);
     }
   }
+}
+
+/// A member has ended with status 0, but others of its epoch are ready for another one.
+void Director::refuse_early_end() {
+  if (quiet_end_.empty()) return;
+  const bool others_go_on = std::ranges::any_of(workers_, [&](const Entry& entry) {
+    return entry.second.state == State::kReady && entry.second.ready.last_epoch == epoch_;
+  });
+  if (others_go_on)
+    fail(std::max(1, exit_status_), quiet_end_ + " before the others of its epoch had finished");
 }
 
 void Director::fail(int exit_status, const std::string& text) {
@@ -239,6 +333,7 @@ void Director::try_epoch(TimePoint time) {
   const JobFacts job{.epoch = epoch_,
                      .state_exists = state_exists_,
                      .nobody_comes = workers_.empty() && hosts_.next_change(time) == kForever,
+                     .copy_to_come = copy_to_come(time),
                      .cause = cause_,
                      .last_failure = last_failure_};
   if (gate_.awaits_starters(workers_, job, time)) return;
@@ -258,7 +353,7 @@ void Director::dismiss_leavers() {
   for (Entry& entry : workers_) {
     const RosterWorker& worker = entry.second;
     if (worker.state != State::kReady || !worker.leaving()) continue;
-    if (worker.holds_state && stays && !holder_stays) continue;
+    if (worker.has_state() && stays && !holder_stays) continue;
     commands_.dismiss(entry, false, "this worker was asked to leave");
   }
 }

@@ -10,8 +10,10 @@
 //   Workers whose processes have been stopped for too long are killed in any case.
 // - A worker that is ready and in no epoch makes the members' next commit end the epoch.
 // - If all that held the state are gone, an epoch waits for workers that start: they may have
-// copies
-//   of it. If none has, and nobody can load a checkpoint, the job fails.
+//   copies of it. So do agents of hosts; a worker starts there even if the host may have none. If
+//   nobody has copies, and nobody can load a checkpoint, the job fails.
+// - The job succeeds if all workers of its last epoch end with status 0. If one does while others
+//   still need it, the job fails.
 #pragma once
 
 #include <chrono>
@@ -22,6 +24,7 @@
 #include "core/base/clock.h"
 #include "core/elastic/change_watch.h"
 #include "core/elastic/commands.h"
+#include "core/elastic/copy_table.h"
 #include "core/elastic/epoch_gate.h"
 #include "core/elastic/host_table.h"
 #include "core/elastic/notes.h"
@@ -40,6 +43,8 @@ class Director {
 
   /// The hosts that there are from now on. Starts the first workers.
   void set_hosts(const std::vector<HostPlaces>& hosts, TimePoint time);
+  /// Its process runs, and was given copies of this step.
+  void on_started(WorkerId worker, CopyStep copies);
   void on_ready(WorkerId worker, const ReadyNote& note, TimePoint time);
   void on_holds(WorkerId worker);
   void on_leaving(WorkerId worker, TimePoint time);
@@ -71,16 +76,25 @@ class Director {
   [[nodiscard]] bool ending() const noexcept { return finished_ || failed_; }
   void settle(TimePoint time, bool hosts_come = false);
   void settle_epoch(TimePoint time);
+  [[nodiscard]] int places_left(TimePoint time) const;
+  [[nodiscard]] bool has_room(const std::string& host, TimePoint time) const;
+  WorkerId start(const std::string& host);
   void start_workers(TimePoint time, bool awaited);
+  [[nodiscard]] std::optional<std::string> host_with_last_copies() const;
+  void fetch_state(TimePoint time);
+  [[nodiscard]] CopyStep copy_to_come(TimePoint time) const;
   void stop_suspects(TimePoint time);
   void send_change(TimePoint time);
   void send_void(const std::string& why);
   void end_leftovers();
+  void refuse_early_end();
   void stop(WorkerId id, RosterWorker& worker);
   void count_failure(const std::string& host, TimePoint time);
   void fail(int exit_status, const std::string& text);
   void take_failure(WorkerId worker, const RosterWorker& gone, const WorkerEnd& end,
                     TimePoint time);
+  void take_quiet_end(WorkerId worker, const RosterWorker& gone, const WorkerEnd& end,
+                      TimePoint time);
 
   void try_epoch(TimePoint time);
   void dismiss_leavers();
@@ -89,6 +103,7 @@ class Director {
 
   const DirectorOptions options_;
   HostTable hosts_;
+  CopyTable copies_;
   Roster workers_;
   Commands commands_;
   EpochGate gate_;
@@ -100,7 +115,9 @@ class Director {
   bool closing_ = false;       // a member of this epoch has ended, or is ready again
   bool void_ = false;          // a member of this epoch has ended
   bool state_exists_ = false;  // some worker held the state once
+  int fetches_ = 0;            // workers that were started for their copies alone
   bool finished_ = false;
+  std::string quiet_end_;  // of a member with status 0, whose function had not returned
   bool failed_ = false;
   int exit_status_ = 0;
   std::string cause_;  // of the end of this epoch, for people

@@ -23,6 +23,12 @@ bool state_is_lost(const EpochGate::Takers& takers, const JobFacts& job) {
          });
 }
 
+CopyStep newest_inherited(const EpochGate::Takers& takers) {
+  CopyStep newest = kNoCopy;
+  for (const Roster::Entry* entry : takers) newest = std::max(newest, entry->second.inherited);
+  return newest;
+}
+
 }  // namespace
 
 bool EpochGate::awaits_starters(const Roster& workers, const JobFacts& job, TimePoint time) const {
@@ -49,7 +55,7 @@ Verdict EpochGate::judge(const Roster& workers, const Takers& takers, const JobF
       number.kind != Verdict::Kind::kBegin) {
     return number;
   }
-  if (may_get_copies(workers, takers, job, time)) return {Verdict::Kind::kWait, {}};
+  if (awaits_copies(workers, takers, job, time)) return {Verdict::Kind::kWait, {}};
   if (lost) {
     return failed(job.last_failure.exit_status,
                   fmt::format("every worker that held the state has ended; the last: {}",
@@ -87,17 +93,25 @@ Verdict EpochGate::judge_number(const Roster& workers, std::size_t ready, const 
   return wait;
 }
 
-/// True while workers start that may have copies of the state, which no ready worker holds.
-bool EpochGate::may_get_copies(const Roster& workers, const Takers& takers, const JobFacts& job,
-                               TimePoint time) {
+/// Of a state that no ready worker holds: true while workers start, or will, that may have copies
+/// of it which are newer than those of ready ones.
+bool EpochGate::awaits_copies(const Roster& workers, const Takers& takers, const JobFacts& job,
+                              TimePoint time) {
   const bool held = std::ranges::any_of(
       takers, [](const Roster::Entry* entry) { return entry->second.holds_state; });
-  if (!job.state_exists || held || workers.count(State::kStarting) == 0) {
-    unheld_since_ = kForever;
+  if (!job.state_exists || held) {
+    unheld_since_ = coming_since_ = kForever;
     return false;
   }
   unheld_since_ = std::min(unheld_since_, time);
-  return time - unheld_since_ < options_.start_timeout;
+  if (time - unheld_since_ >= options_.elastic_timeout) return false;
+  if (job.copy_to_come > newest_inherited(takers)) {
+    coming_since_ = kForever;
+    return true;
+  }
+  if (workers.count(State::kStarting) == 0) return false;
+  coming_since_ = std::min(coming_since_, time);
+  return time - coming_since_ < options_.start_timeout;
 }
 
 TimePoint EpochGate::next_deadline(TimePoint time) const {
@@ -107,7 +121,8 @@ TimePoint EpochGate::next_deadline(TimePoint time) const {
   };
   consider(started_, options_.start_timeout);
   consider(waiting_since_, options_.elastic_timeout);
-  consider(unheld_since_, options_.start_timeout);
+  consider(unheld_since_, options_.elastic_timeout);
+  consider(coming_since_, options_.start_timeout);
   return next;
 }
 

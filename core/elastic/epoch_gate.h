@@ -28,8 +28,9 @@ struct DirectorOptions {
 
 /// The end of a worker's process.
 struct WorkerEnd {
-  int exit_status = 0;  ///< As a shell has it: 128 + signal.
-  std::string text;     ///< "was killed by signal 9 (Killed)".
+  int exit_status = 0;           ///< As a shell has it: 128 + signal.
+  std::string text{};            ///< "was killed by signal 9 (Killed)".
+  CopyStep copy_step = kNoCopy;  ///< Its copies of the state, which its host's agent keeps.
 };
 
 /// The job when the members of its last epoch have all ended or are ready.
@@ -37,7 +38,9 @@ struct JobFacts {
   EpochId epoch = 0;          ///< The last one.
   bool state_exists = false;  ///< Some worker held the state once.
   bool nobody_comes = false;  ///< No worker lives, and none will be started by itself.
-  std::string cause{};        ///< Of the end of the last epoch; empty: a change.
+  /// The newest copy of the state with agents of hosts on which a worker will start by itself.
+  CopyStep copy_to_come = kNoCopy;
+  std::string cause{};  ///< Of the end of the last epoch; empty: a change.
   WorkerEnd last_failure{};
 };
 
@@ -61,7 +64,7 @@ class EpochGate {
   void on_first_hosts(TimePoint time) noexcept { started_ = std::min(started_, time); }
   /// Workers that the next epoch waits for start now.
   void on_start(TimePoint time) noexcept { started_ = time; }
-  void on_begin() noexcept { started_ = kForever; }
+  void on_begin() noexcept { started_ = unheld_since_ = coming_since_ = kForever; }
 
   /// The first epoch waits for all workers that have started. One after a failure does not.
   [[nodiscard]] bool awaits_starters(const Roster& workers, const JobFacts& job,
@@ -76,13 +79,14 @@ class EpochGate {
  private:
   [[nodiscard]] Verdict judge_number(const Roster& workers, std::size_t ready, const JobFacts& job,
                                      TimePoint time);
-  [[nodiscard]] bool may_get_copies(const Roster& workers, const Takers& takers,
-                                    const JobFacts& job, TimePoint time);
+  [[nodiscard]] bool awaits_copies(const Roster& workers, const Takers& takers, const JobFacts& job,
+                                   TimePoint time);
 
   const DirectorOptions options_;
   TimePoint started_ = kForever;        // the workers that the next epoch waits for
   TimePoint waiting_since_ = kForever;  // for enough workers
   TimePoint unheld_since_ = kForever;   // no ready worker holds the state
+  TimePoint coming_since_ = kForever;   // and those that start may have copies of it
 };
 
 }  // namespace ronde::elastic

@@ -44,7 +44,7 @@ int Roster::count_staying() const {
 bool Roster::ready_holder_stays() const {
   return std::ranges::any_of(workers_, [](const Entry& entry) {
     const RosterWorker& worker = entry.second;
-    return worker.stays() && worker.holds_state && worker.state == State::kReady;
+    return worker.stays() && worker.has_state() && worker.state == State::kReady;
   });
 }
 
@@ -79,8 +79,8 @@ std::vector<Roster::Entry*> Roster::ready_in_order(const std::vector<std::string
   std::ranges::sort(ready, {}, [&](const Entry* entry) {
     const RosterWorker& worker = entry->second;
     const int last = worker.last_rank < 0 ? std::numeric_limits<int>::max() : worker.last_rank;
-    return std::tuple(!worker.holds_state, last, std::ranges::find(hosts, worker.host),
-                      entry->first);
+    return std::tuple(!worker.holds_state, worker.inherited == kNoCopy, last,
+                      std::ranges::find(hosts, worker.host), entry->first);
   });
   return ready;
 }

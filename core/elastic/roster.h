@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/elastic/copy_table.h"
 #include "core/elastic/notes.h"
 
 namespace ronde::elastic {
@@ -26,13 +27,16 @@ struct RosterWorker {
   State state = State::kStarting;
   bool holds_state = false;
   bool asked_to_leave = false;
-  bool surplus = false;  ///< Its host has fewer slots now.
-  bool stopped = false;  ///< By a command: its end is no failure.
-  bool awaited = false;  ///< The next epoch waits for it while it starts.
+  bool surplus = false;          ///< Its host has fewer slots now.
+  bool stopped = false;          ///< By a command: its end is no failure.
+  bool awaited = false;          ///< The next epoch waits for it while it starts.
+  CopyStep inherited = kNoCopy;  ///< Copies of the state that it was given at its start.
   int last_rank = -1;
   ReadyNote ready;  ///< The last one.
 
   [[nodiscard]] bool leaving() const noexcept { return asked_to_leave || surplus; }
+  /// Others can start from what it has.
+  [[nodiscard]] bool has_state() const noexcept { return holds_state || inherited != kNoCopy; }
   /// It is to take part in later epochs.
   [[nodiscard]] bool stays() const noexcept { return !leaving() && !stopped; }
 };
@@ -60,7 +64,7 @@ class Roster {
   [[nodiscard]] int count(State state) const;
   [[nodiscard]] int count_on(const std::string& host) const;
   [[nodiscard]] int count_staying() const;
-  /// True if some worker that stays is ready and holds the state.
+  /// True if some worker that stays is ready and has the state.
   [[nodiscard]] bool ready_holder_stays() const;
   [[nodiscard]] std::vector<WorkerId> members() const;
   /// True if there are members, all of them among `workers`.
@@ -70,7 +74,7 @@ class Roster {
   void mark_surplus(const std::function<int(const std::string& host)>& slots);
 
   /// The ready workers by rank of the next epoch: those that hold the state first, in their old
-  /// order; then new ones, host by host in the order of `hosts`.
+  /// order; then new ones, host by host in the order of `hosts`, those with copies first.
   [[nodiscard]] std::vector<Entry*> ready_in_order(const std::vector<std::string>& hosts);
 
  private:

@@ -74,13 +74,14 @@ void LocalRanks::start(const RankStart& start) {
   }
   auto out = make_pipe();
   auto err = make_pipe();
-  Running rank{start.rank, free_place(), -1, {}, take_orphans(), {}};
+  Running rank{start.rank, free_place(), -1, {}, {}, {}};
   auto in = start.rank == job_.stdin_rank ? make_pipe() : Pipe();
   Result<FileDescriptor> notes = job_.elastic ? rank.notes.open() : FileDescriptor();
   auto answer = call_.is_there() ? make_answer_file() : FileDescriptor();
   if (!out.ok() || !err.ok() || !in.ok() || !notes.ok() || !answer.ok()) {
     return cannot_start(start.rank, 126, "too many open files on " + host_name());
   }
+  rank.copies = kept_.take();
   const StartedChild child = start_child({.command = job_.command,
                                           .environment = start.environment,
                                           .secret = job_.secret,
@@ -94,7 +95,11 @@ void LocalRanks::start(const RankStart& start) {
                                           .input = in->read.get(),
                                           .output = out->write.get(),
                                           .error = err->write.get()});
-  if (child.pid < 0) return cannot_start(start.rank, child.failure.exit_status, child.failure.text);
+  const std::int64_t copy_step = newest_step_of(rank.copies);
+  if (child.pid < 0) {
+    kept_.add(std::move(rank.copies), places());
+    return cannot_start(start.rank, child.failure.exit_status, child.failure.text);
+  }
   if (in->write.valid()) {
     set_nonblocking(in->write.get());
     input_ = std::move(in->write);
@@ -106,7 +111,7 @@ void LocalRanks::start(const RankStart& start) {
   rank.pid = child.pid;
   rank.answer = std::move(*answer);
   running_.push_back(std::move(rank));
-  send_(encode(RankMessage{start.rank, child.pid, 0}, FrameType::kStarted));
+  send_(encode(RankMessage{start.rank, child.pid, 0, false, copy_step}, FrameType::kStarted));
 }
 
 void LocalRanks::signal(const SignalMessage& message) {
@@ -178,17 +183,8 @@ void LocalRanks::keep_copy(Running& rank, ReceivedNote note) const {
 }
 
 /// A worker that has failed leaves its copies to the next one. There are never more than slots.
-void LocalRanks::keep_copies_of(Running& rank, int wait_status) {
-  if (wait_status == 0 || !(rank.copies[0].valid() || rank.copies[1].valid())) return;
-  orphans_.push_back(std::move(rank.copies));
-  if (std::cmp_greater(orphans_.size(), places())) orphans_.pop_front();
-}
-
-LocalRanks::CopyFiles LocalRanks::take_orphans() {
-  if (orphans_.empty()) return {};
-  CopyFiles taken = std::move(orphans_.front());
-  orphans_.pop_front();
-  return taken;
+std::int64_t LocalRanks::keep_copies_of(Running& rank, int wait_status) {
+  return wait_status == 0 ? kNoCopies : kept_.add(std::move(rank.copies), places());
 }
 
 void LocalRanks::read_stream(Stream& stream) {
@@ -223,7 +219,7 @@ void LocalRanks::report_frozen(TimePoint time) {
 /// The ranks of all hosts can read how this one ended. Its last notes, output and answer go first.
 void LocalRanks::report_end(Running& rank, int wait_status) {
   read_notes(rank);
-  keep_copies_of(rank, wait_status);
+  const std::int64_t copy_step = keep_copies_of(rank, wait_status);
   drain(rank.rank);
   send_answer(rank.answer.get(), [&](std::string piece) {
     send_(encode(AnswerMessage{rank.rank, std::move(piece)}));
@@ -231,7 +227,8 @@ void LocalRanks::report_end(Running& rank, int wait_status) {
   const ProcessExit ended{rank.pid, host_name(), describe_wait_status(wait_status)};
   exit_log_.add(ended);
   send_(encode(ended));
-  send_(encode(RankMessage{rank.rank, rank.pid, wait_status, joins_.heard()}, FrameType::kExited));
+  send_(encode(RankMessage{rank.rank, rank.pid, wait_status, joins_.heard(), copy_step},
+               FrameType::kExited));
 }
 
 /// Passes on what a rank that has ended left in its pipes; a process of its own that lives on may

@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include <array>
-#include <deque>
 #include <functional>
 #include <list>
 #include <string>
@@ -14,6 +13,7 @@
 
 #include "bindings/cli/launch/carried_call.h"
 #include "bindings/cli/launch/freeze_watch.h"
+#include "bindings/cli/launch/kept_copies.h"
 #include "bindings/cli/launch/messages.h"
 #include "bindings/cli/launch/note_socket.h"
 #include "bindings/cli/launch/output.h"
@@ -62,8 +62,6 @@ class LocalRanks {
   void clear() noexcept { running_.clear(); }
 
  private:
-  /// The memory files of a worker's last two copies of its state.
-  using CopyFiles = std::array<FileDescriptor, 2>;
   /// One end of a rank's output.
   struct Stream {
     int rank = 0;
@@ -87,8 +85,7 @@ class LocalRanks {
   void read_stream(Stream& stream);
   void read_notes(Running& rank);
   void keep_copy(Running& rank, ReceivedNote note) const;
-  void keep_copies_of(Running& rank, int wait_status);
-  [[nodiscard]] CopyFiles take_orphans();
+  [[nodiscard]] std::int64_t keep_copies_of(Running& rank, int wait_status);
   void drain(int rank);
   void report_end(Running& rank, int wait_status);
   void write_input();
@@ -105,7 +102,7 @@ class LocalRanks {
   OutQueue waiting_input_;
   bool input_ends_ = false;
   std::list<Running> running_;
-  std::deque<CopyFiles> orphans_;  ///< Copies of workers that have failed, the oldest first.
+  KeptCopies kept_;  ///< Of workers that have failed.
   FreezeWatch freezes_;
   bool is_set_up_ = false;
 };

@@ -162,9 +162,11 @@ struct RankMessage {
   int pid = 0;
   int wait_status = 0;
   bool joined = false;  ///< At its end: some rank of its host has joined a job by then.
+  /// Of the copies of an elastic job's state that the rank was given, or has left; -1: none.
+  std::int64_t copy_step = -1;
 
   static void fields(auto& wire, auto& self) {
-    wire(self.rank, self.pid, self.wait_status, self.joined);
+    wire(self.rank, self.pid, self.wait_status, self.joined, self.copy_step);
   }
 };
 

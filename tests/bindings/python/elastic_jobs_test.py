@@ -147,6 +147,92 @@ def test_a_death_inside_init_does_not_hold_up_the_others(run_job, hosts):
     assert max(waits) < 2, output
 
 
+# Rank 1 dies at step 5. All that hold the state die as soon as the sync with its replacement begins.
+LOST_IN_SYNC = """
+    import os, signal, sys
+    from pathlib import Path
+    import numpy as np
+    import ronde
+    import ronde.elastic
+
+    folder, np_ = Path(sys.argv[1]), int(sys.argv[2])
+    ronde.init()
+
+    def die(name):
+        (folder / f"{name}{os.getpid()}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    class State(ronde.elastic.ArrayState):
+        def sync(self):
+            seconds = len(list(folder.glob("second*")))
+            if ronde.size() == np_ and self.step >= 5 and seconds < np_ - 1:
+                die("second")
+            super().sync()
+
+        def _shared_copies(self):  # sync() is none of those that save more
+            return self._copies
+
+    state = State(step=0, big=np.zeros(1 << 20))
+
+    @ronde.elastic.run
+    def train(state):
+        print(f"goes on at {state.step} of {state.big[0]}", flush=True)
+        while state.step < 10 or ronde.size() < np_:
+            state.big += ronde.allreduce(np.ones(1 << 20), name="g")
+            state.step += 1
+            if state.step == 5 and ronde.rank() == 1 and not list(folder.glob("first*")):
+                state.commit()
+                die("first")
+            state.commit()
+
+    train(state)
+    assert (state.big == state.step).all()
+    print("end", flush=True)
+"""
+
+
+@pytest.mark.parametrize("np", [2, 3])
+def test_the_last_commit_outlives_all_holders_in_a_newcomers_sync(run_job, tmp_path, np):
+    status, output = run_job(LOST_IN_SYNC, np, [tmp_path, np], options=["--min-np", "1"])
+    assert status == 0, output
+    assert output.count("was killed by signal 9") >= np, output
+    assert len(list(tmp_path.glob("second*"))) == np - 1, output
+    starts = [int(step) for step in re.findall(r"goes on at (\d+)", output)]
+    assert starts.count(0) == np, output  # nobody began from scratch again
+
+
+EARLY_END = """
+    import os, sys
+    import numpy as np
+    import ronde, ronde.elastic
+
+    ronde.init()
+    state = ronde.elastic.ArrayState(step=0)
+
+    @ronde.elastic.run
+    def train(state):
+        while state.step < 40:
+            ronde.allreduce(np.ones(4), name="g")
+            state.step += 1
+            state.commit()
+            if state.step == 5 and ronde.rank() in eval(sys.argv[2]):
+                getattr(os if sys.argv[1] == "_exit" else sys, sys.argv[1])(0)
+
+    train(state)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "ranks", "expected"),
+    [("_exit", [1], 1), ("exit", [1], 1), ("_exit", [0, 1], 1), ("exit", [0, 1, 2], 0)],
+)
+def test_a_job_succeeds_only_if_nobody_fails(run_job, how, ranks, expected):
+    status, output = run_job(EARLY_END, 3, [how, ranks], options=["--min-np", "2"])
+    assert status == expected, output
+    early = "exited with status 0 before the others of its epoch had finished"
+    assert (early in output) == (expected == 1), output
+
+
 TORCH = """
     import os, signal, sys
     from pathlib import Path

@@ -59,6 +59,81 @@ TEST_CASE("director: a member that exits with status 0 is reported") {
   CHECK(job.director.exit_status() == 0);
 }
 
+TEST_CASE("director: a member that exits with status 0 while others need it makes the job fail") {
+  DirectorJob job;
+  job.run_four();
+  const WorkerEnd quiet{0, "(pid 7) exited with status 0"};
+  SUBCASE("before they notice") {
+    job.end(2, quiet);
+    job.ready({1}, 1);
+  }
+  SUBCASE("after one has noticed") {
+    job.ready({1}, 1);
+    job.end(2, quiet);
+  }
+  const auto failure = job.failure();
+  REQUIRE(failure);
+  CHECK(failure->exit_status == 1);
+  CHECK(failure->text ==
+        "worker 2 (pid 7) exited with status 0 before the others of its epoch had finished");
+  const auto dismissed = job.take<DismissWorker>();
+  REQUIRE(dismissed.size() == 1);
+  CHECK(dismissed[0].note.failed);
+  for (const WorkerId id : std::initializer_list<WorkerId>{1, 3, 4}) job.end(id, kException);
+  CHECK(job.director.over());
+  CHECK(job.director.exit_status() == 1);
+}
+
+TEST_CASE("director: members that fail after one has exited with status 0 make the job fail") {
+  DirectorJob job;
+  job.run_four();
+  job.end(2, {0, ""});
+  for (const WorkerId id : std::initializer_list<WorkerId>{1, 3, 4}) job.end(id, kException);
+  CHECK(job.director.over());
+  CHECK(job.director.exit_status() == 1);
+}
+
+TEST_CASE("director: a worker whose function has returned is dismissed without an error") {
+  DirectorJob job;
+  job.run_four();
+  for (const WorkerId id : std::initializer_list<WorkerId>{1, 3, 4}) {
+    job.director.on_finished(id, job.time);
+  }
+  job.ready({2}, 1);  // it did not hear of their end
+  const auto dismissed = job.take<DismissWorker>();
+  REQUIRE(dismissed.size() == 1);
+  CHECK_FALSE(dismissed[0].note.failed);
+  CHECK_FALSE(job.failure());
+}
+
+TEST_CASE("director: no epoch follows for workers whose functions have returned") {
+  DirectorJob job;
+  job.run_four();
+  for (const WorkerId id : std::initializer_list<WorkerId>{1, 2, 3, 4}) {
+    job.director.on_finished(id, job.time);
+  }
+  job.ready({2}, 1);  // a later function has failed
+  const auto dismissed = job.take<DismissWorker>();
+  REQUIRE(dismissed.size() == 1);
+  CHECK(dismissed[0].note.failed);
+  for (const WorkerId id : std::initializer_list<WorkerId>{1, 3, 4}) job.end(id, {0, ""});
+  job.end(2, kException);
+  CHECK(job.director.exit_status() == 1);
+}
+
+TEST_CASE("director: workers that exit with status 0 before they take part finish nothing") {
+  DirectorJob job;
+  job.run_four();
+  job.end(4, kKilled);
+  CHECK(job.started() == std::vector<WorkerId>{5});
+  job.end(5, {0, "exited with status 0"});
+  job.ready({1, 2, 3}, 1);
+  CHECK(job.epoch() == std::vector<WorkerId>{1, 2, 3});
+  job.wait(seconds(1));
+  CHECK(job.started() == std::vector<WorkerId>{6});
+  CHECK_FALSE(job.director.over());
+}
+
 TEST_CASE("director: nobody joins a job that has finished") {
   DirectorJob job;
   job.run_four();

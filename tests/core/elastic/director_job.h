@@ -29,6 +29,20 @@ inline ReadyNote after(EpochId last, bool began, std::vector<WorkerId> suspects)
   return note;
 }
 
+/// The end of a worker of whose state the agent keeps copies of this step.
+inline WorkerEnd killed_at(CopyStep step) {
+  WorkerEnd end = kKilled;
+  end.copy_step = step;
+  return end;
+}
+
+inline ReadyNote without_state(EpochId last) {
+  ReadyNote note;
+  note.last_epoch = last;
+  note.why = "lost";
+  return note;
+}
+
 inline ReadyNote resumable() {
   ReadyNote note;
   note.can_resume = true;
@@ -88,6 +102,11 @@ struct DirectorJob {
     for (const WorkerId id : ids) {
       ready(id, after(last, true, suspects));
     }
+  }
+  /// A worker starts, is given copies, and becomes ready.
+  void bring(WorkerId id, CopyStep step) {
+    director.on_started(id, step);
+    ready(id, step == kNoCopy ? ReadyNote{} : resumable());
   }
   void end(WorkerId id, const WorkerEnd& how) {
     director.on_ended(id, how, time);

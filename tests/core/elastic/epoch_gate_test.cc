@@ -59,6 +59,31 @@ TEST_CASE("epoch gate: a state that nobody holds fails the job, once no copies c
   CHECK(judge(gate, workers, job).kind == Kind::kBegin);
 }
 
+TEST_CASE("epoch gate: newer copies than those of ready workers are waited for") {
+  EpochGate gate({.elastic_timeout = seconds(600), .start_timeout = seconds(5)});
+  Roster workers = ready(1, false);
+  RosterWorker& worker = *workers.find(1);
+  worker.ready.can_resume = true;
+  worker.inherited = 10;
+  JobFacts job{.epoch = 1, .state_exists = true, .copy_to_come = 50};
+  CHECK(judge(gate, workers, job).kind == Kind::kWait);
+  CHECK(judge(gate, workers, job, kNow + seconds(599)).kind == Kind::kWait);  // its host pauses
+  SUBCASE("they never come") {
+    CHECK(judge(gate, workers, job, kNow + seconds(600)).kind == Kind::kBegin);
+  }
+  SUBCASE("they come") {
+    job.copy_to_come = kNoCopy;
+    workers.add("a");
+    const TimePoint start = kNow + seconds(599);
+    CHECK(judge(gate, workers, job, start).kind == Kind::kWait);
+    CHECK(gate.next_deadline(start) == start + seconds(1));
+  }
+  SUBCASE("those of a ready worker are as new") {
+    worker.inherited = 50;
+    CHECK(judge(gate, workers, job).kind == Kind::kBegin);
+  }
+}
+
 TEST_CASE("epoch gate: the first epoch waits for starters, one after a failure does not") {
   EpochGate gate({.start_timeout = seconds(5)});
   Roster workers = ready(1, true);

@@ -23,7 +23,8 @@ struct SimWorker {
   bool frozen = false;
   bool leaving = false;
   bool holds = false;
-  EpochId epoch = 0;  // that it works in; 0: none
+  CopyStep step = kNoCopy;  // of its copies of the state: its own, or those that it was given
+  EpochId epoch = 0;        // that it works in; 0: none
   EpochId last = 0;
   TimePoint to_worker{}, to_director{};  // the latest note under way arrives then: order is kept
 };
@@ -82,7 +83,31 @@ struct World {
   // Commands.
   void act(const StartWorker& start) {
     workers[start.worker].host = start.host;
+    after(milliseconds(20), [this, id = start.worker] { give_copies(id); });
     after(between(milliseconds(50), seconds(3)), [this, id = start.worker] { send_ready(id, {}); });
+  }
+  /// As the agent of its host does when the worker starts.
+  void give_copies(WorkerId id) {
+    SimWorker& worker = workers.at(id);
+    if (!worker.alive) return;
+    auto& kept = agents[worker.host];
+    const auto taken = std::ranges::max_element(kept);
+    if (taken != kept.end()) {
+      worker.step = *taken;
+      kept.erase(taken);
+    }
+    to_director(id, [this, id, step = worker.step] { director.on_started(id, step); });
+  }
+  /// The newest step of which a worker or an agent has a copy.
+  [[nodiscard]] CopyStep newest_copy() const {
+    CopyStep best = kNoCopy;
+    for (const auto& [host, kept] : agents) {
+      for (const CopyStep step : kept) best = std::max(best, step);
+    }
+    for (const auto& [id, worker] : workers) {
+      if (worker.alive) best = std::max(best, worker.step);
+    }
+    return best;
   }
   void act(const StopWorker& stop) {
     after(milliseconds(1), [this, id = stop.worker] { die(id, 137); });
@@ -91,6 +116,11 @@ struct World {
     CHECK(begin.epoch == newest + 1);
     newest = begin.epoch;
     SimEpoch& epoch = epochs[begin.epoch];
+    CopyStep best = kNoCopy;
+    for (const EpochWorker& member : begin.workers) {
+      best = std::max(best, workers.at(member.worker).step);
+    }
+    CHECK(best >= newest_copy());
     for (const EpochWorker& member : begin.workers) {
       epoch.members.push_back(member.worker);
       SimWorker& worker = workers.at(member.worker);
@@ -147,7 +177,8 @@ struct World {
     SimWorker& worker = workers.at(id);
     if (!worker.alive || worker.frozen) return;
     worker.epoch = 0;
-    ReadyNote note{worker.last, began, worker.holds, false, std::move(suspects), "lost"};
+    const bool can_resume = worker.step != kNoCopy;
+    ReadyNote note{worker.last, began, worker.holds, can_resume, std::move(suspects), "lost"};
     to_director(id, [this, id, note] { director.on_ready(id, note, time); });
   }
   void enter(WorkerId id, EpochId e) {
@@ -169,6 +200,7 @@ struct World {
     ++progress;
     for (const WorkerId id : epoch.members) {
       CHECK(workers.at(id).epoch == e);
+      workers.at(id).step = progress;
       if (!std::exchange(workers.at(id).holds, true)) {
         to_director(id, [this, id] { director.on_holds(id); });
       }
@@ -199,7 +231,11 @@ struct World {
     if (!std::exchange(worker.alive, false)) return;
     break_epoch(working_in(id), id);
     worker.epoch = 0;
-    to_director(id, [this, id, status] { director.on_ended(id, {status, "ended"}, time); });
+    const CopyStep left = status == 0 ? kNoCopy : worker.step;
+    if (left != kNoCopy) agents[worker.host].push_back(left);
+    to_director(id, [this, id, status, left] {
+      director.on_ended(id, {status, "ended", left}, time);
+    });
   }
   void freeze(WorkerId id) {
     if (!workers.at(id).alive) return;
@@ -247,6 +283,7 @@ struct World {
   std::priority_queue<Event> events;
   std::uint64_t number = 0;
   std::map<WorkerId, SimWorker> workers;
+  std::map<std::string, std::vector<CopyStep>> agents;  // copies that they keep, by host
   std::map<EpochId, SimEpoch> epochs;
   EpochId newest = 0;
   int progress = 0;
@@ -312,6 +349,27 @@ void simulate(unsigned seed, int hosts, int places, int faults) {
 TEST_CASE("elastic simulation: small jobs recover from any faults") {
   for (unsigned seed = 1; seed <= 300; ++seed) {
     simulate(seed, 1 + static_cast<int>(seed % 4), 2 + static_cast<int>(seed % 5), 30);
+  }
+}
+
+TEST_CASE("elastic simulation: the last commit is never lost, whoever dies, and when") {
+  for (unsigned seed = 1; seed <= 300; ++seed) {
+    CAPTURE(seed);
+    DirectorOptions options;
+    options.max_workers = seed % 2 == 0 ? 2 : 0;  // hosts that pause lose places to others
+    World world(seed, options, 1 + static_cast<int>(seed % 3), 1 + static_cast<int>(seed % 3));
+    world.run_until(world.time + seconds(10));
+    for (int i = 0; i < 12; ++i) {
+      const auto deaths = std::uniform_int_distribution<int>(1, 3)(world.random);
+      for (int death = 0; death < deaths; ++death) {
+        world.run_until(world.time + world.between(Duration{0}, milliseconds(200)));
+        if (const WorkerId id = world.some_worker()) world.die(id, 137);
+      }
+      world.run_until(world.time + world.between(milliseconds(1), seconds(5)));
+    }
+    world.run_until(world.time + seconds(300));
+    CHECK_FALSE(world.failed);
+    CHECK(world.epochs.at(world.newest).entered == world.living().size());
   }
 }
 

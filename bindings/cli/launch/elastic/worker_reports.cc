@@ -95,6 +95,7 @@ void WorkerReports::on_started(const RankMessage& message) {
   if (worker == nullptr) return;
   worker->pid = message.pid;
   to_.story.on_started(id, message.pid);
+  to_.director.on_started(id, message.copy_step);
 }
 
 /// Prints the worker's traceback. Returns its exception, with a colon before it.
@@ -123,7 +124,7 @@ void WorkerReports::on_exited(const RankMessage& message) {
   if (message.wait_status != 0 && !worker->stopped && !to_.ending.begun()) {
     to_.console.say_after_output(fmt::format("worker {} {}", id, text));
   }
-  on_ended(id, {exit_status_of(message.wait_status), text});
+  on_ended(id, {exit_status_of(message.wait_status), text, message.copy_step});
 }
 
 void WorkerReports::on_message(const std::string& host, const CannotStartMessage& message) {
