@@ -15,6 +15,11 @@ struct StartWorker {
   WorkerId worker = 0;
   std::string host;
 };
+/// Find out if a host and these others reach each other.
+struct TryHost {
+  std::string host;
+  std::vector<std::string> others;
+};
 /// Kill a worker; its end is reported as any.
 struct StopWorker {
   WorkerId worker = 0;
@@ -49,7 +54,7 @@ struct FailJob {
   int exit_status = 1;
   std::string text;
 };
-using Command = std::variant<StartWorker, StopWorker, BeginEpoch, SendChange, SendVoid,
+using Command = std::variant<StartWorker, TryHost, StopWorker, BeginEpoch, SendChange, SendVoid,
                              DismissWorker, Report, FailJob>;
 
 /// Commands that wait to be carried out, in order. Threads: one.

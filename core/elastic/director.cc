@@ -161,12 +161,28 @@ void Director::on_host_lost(const std::string& host, const std::string& why, Tim
   const int members = workers_.count(State::kMember);
   workers_.remove_host(host);
   copies_.remove_host(host);
+  checks_.forget(host);
   last_failure_ = {1, text};
   commands_.report(text);
   if (workers_.count(State::kMember) < members) {  // else the epoch goes on
     closing_ = true;
     cause_ = text;
     send_void(text);
+  }
+  settle(time);
+}
+
+void Director::on_host_tried(const std::string& host, const std::string& missed, TimePoint time) {
+  if (missed.empty()) {
+    checks_.pass(host);
+    unreached_.erase(host);
+  } else {
+    checks_.forget(host);
+    hosts_.on_lost(host, time);
+    if (unreached_.insert(host).second) {
+      commands_.report(
+          fmt::format("host {} gets no workers, and is tried again later: {}", host, missed));
+    }
   }
   settle(time);
 }
@@ -214,23 +230,46 @@ WorkerId Director::start(const std::string& host) {
 void Director::start_workers(TimePoint time, bool awaited) {
   int wanted = places_left(time);
   for (const std::string& host : hosts_.names()) {
-    if (!hosts_.may_start(host, time)) continue;
+    if (!hosts_.may_start(host, time) || !has_room(host, time) || wanted <= 0) continue;
+    if (must_try(host, awaited)) continue;
+    const bool waits = awaited || checks_.awaited(host);
+    checks_.forget(host);
     for (; has_room(host, time) && wanted > 0; --wanted) {
-      workers_.find(start(host))->awaited = awaited;
-      if (awaited) gate_.on_start(time);
+      workers_.find(start(host))->awaited = waits;
+      if (waits) gate_.on_start(time);
     }
   }
 }
 
-/// The host whose agent has the newest copies, if no worker has the state.
+/// True if a worker may start there only after a trial, which begins or runs. Hosts with workers
+/// need none, nor does a job that has no epoch.
+bool Director::must_try(const std::string& host, bool awaited) {
+  if (checks_.passed(host) || workers_.count_on(host) > 0) return false;
+  std::set<std::string> others;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.state == State::kMember) others.insert(worker.host);
+  }
+  if (others.empty()) return false;
+  if (checks_.begin(host, awaited)) {
+    commands_.add(TryHost{host, {others.begin(), others.end()}});
+  }
+  return true;
+}
+
+/// The host whose agent has newer copies than all workers, if nobody holds the state.
 std::optional<std::string> Director::host_with_last_copies() const {
   if (!state_exists_) return std::nullopt;
-  for (const Entry& entry : workers_) {
-    if (entry.second.has_state() && !entry.second.stopped) return std::nullopt;
+  CopyStep inherited = kNoCopy;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.stopped) continue;
+    if (worker.holds_state) return std::nullopt;
+    inherited = std::max(inherited, worker.inherited);
   }
   const auto newest = std::ranges::max_element(
       hosts_.names(), {}, [&](const std::string& host) { return copies_.newest_of(host); });
-  if (newest == hosts_.names().end() || copies_.newest_of(*newest) == kNoCopy) return std::nullopt;
+  if (newest == hosts_.names().end() || copies_.newest_of(*newest) <= inherited) {
+    return std::nullopt;
+  }
   return *newest;
 }
 

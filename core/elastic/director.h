@@ -8,6 +8,8 @@
 // - Living workers that are not ready are waited for, as they may compute. If all that is missing
 //   are workers that others have lost, they are stopped after a grace: they are frozen or cut off.
 //   Workers whose processes have been stopped for too long are killed in any case.
+// - Before a worker starts on a host that has none, the host is tried: if it and the others do not
+//   reach each other, it gets none for a pause. The epoch goes on meanwhile.
 // - A worker that is ready and in no epoch makes the members' next commit end the epoch.
 // - If all that held the state are gone, an epoch waits for workers that start: they may have
 //   copies of it. So do agents of hosts; a worker starts there even if the host may have none. If
@@ -18,6 +20,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +30,7 @@
 #include "core/elastic/commands.h"
 #include "core/elastic/copy_table.h"
 #include "core/elastic/epoch_gate.h"
+#include "core/elastic/host_checks.h"
 #include "core/elastic/host_table.h"
 #include "core/elastic/notes.h"
 #include "core/elastic/roster.h"
@@ -55,6 +60,8 @@ class Director {
   void on_frozen(WorkerId worker, std::chrono::seconds stopped_for, TimePoint time);
   /// Nothing of this host can be reached any more: its workers have ended.
   void on_host_lost(const std::string& host, const std::string& why, TimePoint time);
+  /// The end of a trial. `missed`: what could not be reached; empty: nothing.
+  void on_host_tried(const std::string& host, const std::string& missed, TimePoint time);
   /// Call it at next_deadline().
   void on_time(TimePoint time) { settle(time); }
 
@@ -80,6 +87,7 @@ class Director {
   [[nodiscard]] bool has_room(const std::string& host, TimePoint time) const;
   WorkerId start(const std::string& host);
   void start_workers(TimePoint time, bool awaited);
+  [[nodiscard]] bool must_try(const std::string& host, bool awaited);
   [[nodiscard]] std::optional<std::string> host_with_last_copies() const;
   void fetch_state(TimePoint time);
   [[nodiscard]] CopyStep copy_to_come(TimePoint time) const;
@@ -104,6 +112,8 @@ class Director {
   const DirectorOptions options_;
   HostTable hosts_;
   CopyTable copies_;
+  HostChecks checks_;
+  std::set<std::string> unreached_;  // that failed the last trial, which was reported
   Roster workers_;
   Commands commands_;
   EpochGate gate_;

@@ -76,10 +76,14 @@ std::vector<Roster::Entry*> Roster::ready_in_order(const std::vector<std::string
   for (Entry& entry : workers_) {
     if (entry.second.state == State::kReady) ready.push_back(&entry);
   }
+  CopyStep newest = kNoCopy;
+  for (const Entry* entry : ready) newest = std::max(newest, entry->second.inherited);
+  // Copies of one commit are at most one step apart.
+  const CopyStep least = newest == kNoCopy ? kNoCopy : std::max<CopyStep>(newest - 1, 0);
   std::ranges::sort(ready, {}, [&](const Entry* entry) {
     const RosterWorker& worker = entry->second;
     const int last = worker.last_rank < 0 ? std::numeric_limits<int>::max() : worker.last_rank;
-    return std::tuple(!worker.holds_state, worker.inherited == kNoCopy, last,
+    return std::tuple(!worker.holds_state, worker.inherited < least, last,
                       std::ranges::find(hosts, worker.host), entry->first);
   });
   return ready;

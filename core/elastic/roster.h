@@ -74,7 +74,8 @@ class Roster {
   void mark_surplus(const std::function<int(const std::string& host)>& slots);
 
   /// The ready workers by rank of the next epoch: those that hold the state first, in their old
-  /// order; then new ones, host by host in the order of `hosts`, those with copies first.
+  /// order; then new ones, host by host in the order of `hosts`, those with the newest copies
+  /// first.
   [[nodiscard]] std::vector<Entry*> ready_in_order(const std::vector<std::string>& hosts);
 
  private:

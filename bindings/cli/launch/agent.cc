@@ -23,6 +23,7 @@
 #include "bindings/cli/launch/output.h"
 #include "bindings/cli/launch/poll_set.h"
 #include "bindings/cli/launch/process.h"
+#include "bindings/cli/launch/reach_test.h"
 #include "bindings/cli/launch/relay.h"
 #include "bindings/cli/launch/this_host.h"
 #include "core/base/os/interfaces.h"
@@ -81,6 +82,11 @@ ProbedMessage answer(const ProbeMessage& probe, const std::string& own) {
   return {{}, *address, *rendezvous, *master};
 }
 
+/// As answer(), but nothing of ports.
+std::string address_for(const ListenMessage& question, const std::string& own) {
+  return answer({question.interface, question.towards}, own).address;
+}
+
 class Agent {
  public:
   /// `far`: the launcher is on another host, and the network between may be cut.
@@ -94,6 +100,7 @@ class Agent {
   void beat(TimePoint time);
   void read_input();
   void handle(const Frame& frame);
+  void listen(const ListenMessage& question);
   void read_signals();
   void let_workers_save();
   void end_everything();
@@ -107,6 +114,7 @@ class Agent {
   FileDescriptor signals_;
   LocalRanks ranks_{[this](const std::string& frame) { send(frame); }};
   Relay relay_{[this](const std::string& frame) { send(frame); }};
+  ReachTest reach_{[this](const std::string& frame) { send(frame); }};
   const bool far_;
   const std::string own_address_ = take_own_address();
   Heartbeat heartbeat_;
@@ -143,9 +151,11 @@ void Agent::turn() {
   polled.add(STDIN_FILENO, POLLIN, [this] { read_input(); });
   ranks_.watch(polled, !out_.full());
   relay_.watch(polled, !out_.full());
+  reach_.watch(polled);
   polled.add(signals_.get(), POLLIN, [this] { read_signals(); });
-  polled.wait(std::min(ranks_.deadline(), heartbeat_.deadline()));
+  polled.wait(std::min({ranks_.deadline(), heartbeat_.deadline(), reach_.deadline()}));
   const TimePoint time = now();
+  reach_.on_time(time);
   ranks_.report_frozen(time);
   beat(time);
 }
@@ -169,6 +179,12 @@ void Agent::read_input() {
     if (!frame.ok() || !frame->has_value()) return;
     handle(**frame);
   }
+}
+
+void Agent::listen(const ListenMessage& question) {
+  const std::string address = address_for(question, own_address_);
+  const Result<int> port = reach_.listen(address);
+  send(encode(ListeningMessage{question.trial, port.ok() ? join_host_port(address, *port) : ""}));
 }
 
 void Agent::handle(const Frame& frame) {
@@ -202,6 +218,12 @@ void Agent::handle(const Frame& frame) {
     case FrameType::kRelay:
       return with_message<RelayMessage>(
           frame, [&](const RelayMessage& message) { relay_.pass_on(message); });
+    case FrameType::kListen:
+      return with_message<ListenMessage>(frame,
+                                         [&](const ListenMessage& question) { listen(question); });
+    case FrameType::kReach:
+      return with_message<ReachMessage>(
+          frame, [&](const ReachMessage& question) { reach_.connect(question); });
     default:
       return;
   }

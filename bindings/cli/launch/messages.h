@@ -15,8 +15,8 @@
 
 namespace ronde {
 
-/// The kind of a frame. Launcher to agent: probe, start, start rank, signal, input, call; the rest
-/// the other way.
+/// The kind of a frame. Launcher to agent: probe, start, start rank, signal, input, call, listen,
+/// reach; the rest the other way.
 enum class FrameType : std::uint8_t {
   kProbe = 1,
   kProbed = 2,
@@ -37,6 +37,10 @@ enum class FrameType : std::uint8_t {
   kStartAgent = 17,
   kRelay = 18,  ///< Both ways.
   kAgentEnd = 19,
+  kListen = 20,
+  kListening = 21,
+  kReach = 22,
+  kReached = 23,
 };
 
 inline constexpr std::size_t kMaxAgentFrameBytes = std::size_t{64} << 20;
@@ -88,6 +92,43 @@ struct ProbedMessage {
   static void fields(auto& wire, auto& self) {
     wire(self.error, self.address, self.rendezvous_port, self.master_port);
   }
+};
+
+/// Asks a host to let others connect for a while, at an address as for ProbeMessage.
+struct ListenMessage {
+  int trial = 0;  ///< The answer has the same number.
+  std::string interface;
+  std::vector<std::string> towards;
+
+  static constexpr FrameType kFrame = FrameType::kListen;
+  static void fields(auto& wire, auto& self) { wire(self.trial, self.interface, self.towards); }
+};
+
+/// The answer. `place`: "10.0.0.1:4000"; empty where the host cannot listen.
+struct ListeningMessage {
+  int trial = 0;
+  std::string place;
+
+  static constexpr FrameType kFrame = FrameType::kListening;
+  static void fields(auto& wire, auto& self) { wire(self.trial, self.place); }
+};
+
+/// Asks a host if it can connect to these places.
+struct ReachMessage {
+  int trial = 0;
+  std::vector<std::string> places;
+
+  static constexpr FrameType kFrame = FrameType::kReach;
+  static void fields(auto& wire, auto& self) { wire(self.trial, self.places); }
+};
+
+/// The answer: the places to which it cannot, each with the reason.
+struct ReachedMessage {
+  int trial = 0;
+  std::vector<std::string> missed;
+
+  static constexpr FrameType kFrame = FrameType::kReached;
+  static void fields(auto& wire, auto& self) { wire(self.trial, self.missed); }
 };
 
 /// One rank to start. A worker of an elastic job counts as rank here: its number less one.

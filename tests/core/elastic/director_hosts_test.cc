@@ -210,6 +210,34 @@ TEST_CASE("director: a lost host's workers have ended") {
   CHECK(job.started().size() == 2);
 }
 
+TEST_CASE("director: a host without workers is tried beside the epoch before it gets some") {
+  DirectorJob job({}, {{"a", 2}, {"b", 1}, {"c", 1}});
+  job.run_four();
+  job.unreached = "c";
+  job.director.on_host_lost("c", "cut off", job.time);
+  job.collect();
+  job.ready({1, 2, 3}, 1, {4});
+  REQUIRE(job.epoch() == std::vector<WorkerId>{1, 2, 3});
+  (void)job.take<Report>();
+  for (int trial = 1; trial <= 3; ++trial) {
+    job.wait(job.director.next_deadline(job.time) - job.time);
+    const auto trials = job.take<TryHost>();
+    REQUIRE(trials.size() == 1);
+    CHECK(trials[0].host == "c");
+    CHECK(trials[0].others == std::vector<std::string>{"a", "b"});
+    job.wait(seconds(5));
+    CHECK(job.take<TryHost>().empty());
+    job.director.on_host_tried("c", "a does not reach 10.0.0.3:4000 (no answer)", job.time);
+    job.collect();
+    CHECK(job.take<Report>().size() == (trial == 1 ? 1 : 0));
+  }
+  CHECK(job.started().empty());
+  CHECK(job.take<SendChange>().empty());
+  job.unreached.clear();  // it is back
+  job.wait(job.director.next_deadline(job.time) - job.time);
+  CHECK(job.started() == std::vector<WorkerId>{5});
+}
+
 TEST_CASE("director: an epoch goes on when a host without members is lost") {
   DirectorJob job({}, {{"a", 2}, {"b", 2}});
   job.run_four();

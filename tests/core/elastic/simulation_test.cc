@@ -86,6 +86,12 @@ struct World {
     after(milliseconds(20), [this, id = start.worker] { give_copies(id); });
     after(between(milliseconds(50), seconds(3)), [this, id = start.worker] { send_ready(id, {}); });
   }
+  void act(const TryHost& trial) {
+    after(between(milliseconds(1), milliseconds(40)), [this, host = trial.host] {
+      const bool cut = std::uniform_int_distribution<int>(0, 9)(random) == 0;
+      director.on_host_tried(host, cut ? "a does not reach b" : "", time);
+    });
+  }
   /// As the agent of its host does when the worker starts.
   void give_copies(WorkerId id) {
     SimWorker& worker = workers.at(id);

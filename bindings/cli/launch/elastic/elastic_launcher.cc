@@ -11,6 +11,7 @@
 #include "bindings/cli/launch/elastic/agent_pool.h"
 #include "bindings/cli/launch/elastic/epoch_announcer.h"
 #include "bindings/cli/launch/elastic/epoch_text.h"
+#include "bindings/cli/launch/elastic/host_trials.h"
 #include "bindings/cli/launch/elastic/job_ending.h"
 #include "bindings/cli/launch/elastic/job_hosts.h"
 #include "bindings/cli/launch/elastic/job_story.h"
@@ -36,6 +37,7 @@ class ElasticLauncher {
 
   // The director's commands.
   void operator()(const elastic::StartWorker& start);
+  void operator()(const elastic::TryHost& trial);
   void operator()(const elastic::StopWorker& stop);
   void operator()(const elastic::BeginEpoch& epoch);
   void operator()(const elastic::SendChange& change) { send(change.workers, change.note); }
@@ -76,6 +78,7 @@ class ElasticLauncher {
   JobHosts hosts_;
   WorkerTable workers_;
   WorkerStarter starter_;
+  HostTrials trials_;
   JobEnding ending_;
   WorkerReports reports_;
   EpochText epochs_;
@@ -106,6 +109,14 @@ ElasticLauncher::ElasticLauncher(const ElasticOptions& options)
                   .interface = options.launch.network_interface}),
       hosts_(options.start_slots),
       starter_({.options = options, .hosts = hosts_, .agents = agents_, .console = console_}),
+      trials_({.send = [this](const std::string& host,
+                              const std::string& frame) { agents_.send(host, frame); },
+               .on_end =
+                   [this](const std::string& host, const std::string& missed) {
+                     director_.on_host_tried(host, missed, now());
+                   },
+               .interface = options.launch.network_interface,
+               .start_timeout = options.launch.start_timeout}),
       ending_(options.launch, {.agents = agents_,
                                .console = console_,
                                .on_stop = [this] { start_nothing_more(); },
@@ -116,6 +127,7 @@ ElasticLauncher::ElasticLauncher(const ElasticOptions& options)
                 .console = console_,
                 .agents = agents_,
                 .announcer = announcer_,
+                .trials = trials_,
                 .ending = ending_,
                 .hosts = hosts_,
                 .call_folder = options.launch.call_folder}) {}
@@ -162,8 +174,8 @@ void ElasticLauncher::turn() {
 
 TimePoint ElasticLauncher::deadline() const {
   return std::min({ending_.deadline(), console_.deadline(), discovery_.deadline(),
-                   status_.deadline(), agents_.deadline(), starter_.deadline(), slots_deadline_,
-                   director_deadline_});
+                   status_.deadline(), agents_.deadline(), starter_.deadline(), trials_.deadline(),
+                   slots_deadline_, director_deadline_});
 }
 
 /// A first request to end is passed on as it is; a second one kills.
@@ -180,6 +192,7 @@ void ElasticLauncher::on_time(TimePoint time) {
   agents_.on_time(time);
   ending_.on_time(time);
   starter_.on_time(time);
+  if (!ending_.begun()) trials_.on_time(time);
   if (time >= slots_deadline_) {
     ending_.fail(
         1, fmt::format("the hosts had fewer than {} slots for {} s (--elastic-timeout)",
@@ -231,6 +244,7 @@ void ElasticLauncher::on_hosts(std::vector<HostSlots> hosts) {
 void ElasticLauncher::on_host_lost(const std::string& host, const std::string& why) {
   starter_.remove_host(host);
   workers_.remove_host(host);
+  trials_.on_host_lost(host);
   story_.on_host_lost(host, why);
   if (ending_.begun()) return;
   const auto unannounced = announcer_.take_unannounced(host);
@@ -270,6 +284,12 @@ void ElasticLauncher::operator()(const elastic::StartWorker& start) {
   workers_.add(start.worker, start.host);
   story_.on_start(start.worker, start.host);
   starter_.add(start, director_.epoch() == 0);
+}
+
+void ElasticLauncher::operator()(const elastic::TryHost& trial) {
+  if (ending_.begun()) return;
+  starter_.prepare(trial.host);
+  trials_.begin(trial);
 }
 
 void ElasticLauncher::operator()(const elastic::StopWorker& stop) {

@@ -34,6 +34,12 @@ void WorkerReports::on_frame(const std::string& host, const Frame& frame) {
       return with_message<FrozenMessage>(frame, pass_on);
     case FrameType::kProbed:
       return with_message<ProbedMessage>(frame, pass_on);
+    case FrameType::kListening:
+      return with_message<ListeningMessage>(
+          frame, [&](const ListeningMessage& answer) { to_.trials.on_listening(host, answer); });
+    case FrameType::kReached:
+      return with_message<ReachedMessage>(
+          frame, [&](const ReachedMessage& answer) { to_.trials.on_reached(host, answer); });
     default:
       return;
   }

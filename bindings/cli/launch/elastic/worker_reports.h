@@ -7,6 +7,7 @@
 #include "bindings/cli/launch/console.h"
 #include "bindings/cli/launch/elastic/agent_pool.h"
 #include "bindings/cli/launch/elastic/epoch_announcer.h"
+#include "bindings/cli/launch/elastic/host_trials.h"
 #include "bindings/cli/launch/elastic/job_ending.h"
 #include "bindings/cli/launch/elastic/job_hosts.h"
 #include "bindings/cli/launch/elastic/job_story.h"
@@ -28,6 +29,7 @@ class WorkerReports {
     Console& console;
     AgentPool& agents;
     EpochAnnouncer& announcer;
+    HostTrials& trials;
     JobEnding& ending;
     const JobHosts& hosts;
     const CallFolder& call_folder;

@@ -38,8 +38,12 @@ void WorkerStarter::start(const elastic::StartWorker& start) {
     rank.environment.push_back(fmt::format("HOROVOD_SIZE={}", first_workers_));
   }
   rank.environment.insert(rank.environment.end(), job.environment.begin(), job.environment.end());
-  if (!parts_.agents.has(start.host)) start_agent(start.host);
+  prepare(start.host);
   parts_.agents.send(start.host, encode(rank));
+}
+
+void WorkerStarter::prepare(const std::string& host) {
+  if (!parts_.agents.has(host)) start_agent(host);
 }
 
 void WorkerStarter::start_agent(const std::string& host) {

@@ -24,6 +24,8 @@ class WorkerStarter {
 
   /// Starts it soon. `first`: it is one of the job's first workers.
   void add(const elastic::StartWorker& start, bool first);
+  /// Starts the host's agent if there is none.
+  void prepare(const std::string& host);
   /// True if the worker waited; it will not start.
   bool remove(elastic::WorkerId worker) { return queue_.remove(worker); }
   void remove_host(const std::string& host) { queue_.remove_host(host); }

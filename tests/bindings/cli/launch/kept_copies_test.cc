@@ -44,7 +44,7 @@ TEST_CASE("kept copies: what is not whole is not kept, nor more than there may b
   KeptCopies kept;
   CHECK(kept.add(copies_of({}), 2) == kNoCopies);
   CHECK(kept.add({}, 2) == kNoCopies);
-  for (const std::uint64_t step : {7, 5, 6}) kept.add(copies_of(step), 2);
+  for (const std::uint64_t step : {7U, 5U, 6U}) kept.add(copies_of(step), 2);
   CHECK(newest_step_of(kept.take()) == 7);
   CHECK(newest_step_of(kept.take()) == 6);
   CHECK(newest_step_of(kept.take()) == kNoCopies);
