@@ -25,6 +25,9 @@ _START = "elastic.start"
 _JOINS = [0, 0, 0, 0, 0, 0, 0, -1, -1]  # choose() of a rank that has joined
 
 
+_HOLDS, _HOLDS_ALIKE = 1, 2  # a rank's state; the same as that of others once all restored it
+
+
 class _Early:
     rows: Handle[Any] | None = None  # that choose() waits for
 
@@ -90,9 +93,10 @@ def choose(state: Any, failed: bool, skip_sync: bool) -> bool:
     own, copies = state._own_state, state._shared_copies()
     holds = _epochs.worker.holds_state
     hands_over = own is not None and own.hands_over()
+    alike = state._alike_after_restore() and not hands_over
     adopted = copies.adopted_steps() if copies is not None and not holds else (-1, -1)
     mine = [
-        int(holds),
+        (_HOLDS_ALIKE if alike else _HOLDS) if holds else 0,
         int(failed),
         int(skip_sync and holds and not hands_over),
         state._certain,
@@ -112,7 +116,13 @@ def choose(state: Any, failed: bool, skip_sync: bool) -> bool:
     state._chosen = step if holders else None
     if copies is not None and step not in adopted:
         copies.end_adoption(used=False)
-    return True
+    return not _are_alike(rows, step)
+
+
+def _are_alike(rows: list[list[int]], step: int | None) -> bool:
+    """True if all ranks have gone back to the same step, so that nothing is to be sent."""
+    restored = any(row[1] for row in rows)
+    return restored and all(row[0] == _HOLDS_ALIKE and step in row[4:6] for row in rows)
 
 
 def begin(state: Any, sync: bool) -> None:

@@ -147,7 +147,7 @@ def test_a_death_inside_init_does_not_hold_up_the_others(run_job, hosts):
     assert max(waits) < 2, output
 
 
-# Rank 1 dies at step 5. All that hold the state die as soon as the sync with its replacement begins.
+# Rank 1 dies at step 5. All that hold the state die when the sync with its replacement begins.
 LOST_IN_SYNC = """
     import os, signal, sys
     from pathlib import Path

@@ -172,6 +172,47 @@ def test_a_rank_that_lags_does_not_send_its_state(launcher, monkeypatch):  # noq
     assert state._root == 1
 
 
+class OwnSync(ObjectState):
+    """Sends more than Ronde's states do."""
+
+    def sync(self):
+        super().sync()
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "holds", "newest", "sends"),
+    [
+        (ObjectState, {}, 2, 3, False),
+        (ArrayState, {}, 2, 2, False),  # all go back by one
+        (ObjectState, {}, 2, 4, True),  # the other one is ahead
+        (ObjectState, {}, 1, 3, True),  # its class sends more
+        (ObjectState, {}, 0, 3, True),  # it joins
+        (OwnSync, {}, 2, 3, True),
+        (ObjectState, {"redundancy": 1}, 2, 3, True),
+    ],
+)
+def test_ranks_that_all_restored_one_step_send_nothing(
+    launcher,  # noqa: F811
+    monkeypatch,
+    kind,
+    options,
+    holds,
+    newest,
+    sends,
+):
+    state = numbered(kind(step=0, **options))
+    base = state._step - 3
+    state._certain = base + 2
+    monkeypatch.setattr(_agreement._epochs.worker, "holds_state", True)
+    other = [holds, 1, 0, newest + base, newest + base, newest + base - 1, 0, -1, -1]
+    gathered = lambda row, name: np.array([row[0].tolist(), other], np.int64)  # noqa: E731
+    monkeypatch.setattr(_agreement._numpy, "allgather", gathered)
+    state.restore()
+    assert _agreement.choose(state, True, False) == sends
+    if not sends:
+        assert (state.step, state._step) == (newest, newest + base)
+
+
 # Samplers.
 
 

@@ -167,6 +167,10 @@ class State:
         if copies is not None:
             copies.share()
 
+    def _alike_after_restore(self) -> bool:
+        """True if ranks that have restored one step need no sync()."""
+        return False
+
     def _settle_own(self, step: int | None, restored: set[int], takers: list[int]) -> None:
         """As OwnState.settle(). Collective."""
 
@@ -286,6 +290,9 @@ class ObjectState(State):
     def _shared_copies(self) -> Copies | None:
         ours = type(self).save.__module__.startswith("ronde.")  # else the user's class saves more
         return self._copies if ours else None
+
+    def _alike_after_restore(self) -> bool:
+        return type(self).sync.__module__.startswith("ronde.")  # else the user's class sends more
 
     def _settle_own(self, step: int | None, restored: set[int], takers: list[int]) -> None:
         assert self._own_state is not None

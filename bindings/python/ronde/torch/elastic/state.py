@@ -245,6 +245,9 @@ class TorchState(ObjectState):
     def _shared_copies(self) -> Copies | None:
         return None if self._others else super()._shared_copies()
 
+    def _alike_after_restore(self) -> bool:
+        return not self._others and super()._alike_after_restore()
+
     def save(self) -> None:
         """Copies the state; the copy before this one is kept."""
         for handlers in self._others.values():
