@@ -9,7 +9,7 @@
 namespace ronde::elastic {
 namespace {
 
-constexpr int kMostFetches = 3;  // until somebody holds the state
+constexpr std::chrono::seconds kLongestFetchPause{30};
 
 }  // namespace
 
@@ -53,7 +53,8 @@ void Director::on_holds(WorkerId id) {
   worker->holds_state = true;
   worker->inherited = kNoCopy;
   state_exists_ = true;
-  fetches_ = 0;
+  fetch_at_ = {};
+  fetch_pause_ = kFirstFetchPause;
 }
 
 void Director::on_leaving(WorkerId id, TimePoint time) {
@@ -227,17 +228,18 @@ WorkerId Director::start(const std::string& host) {
   return id;
 }
 
+/// The places of a host that is tried are kept for it.
 void Director::start_workers(TimePoint time, bool awaited) {
   int wanted = places_left(time);
   for (const std::string& host : hosts_.names()) {
-    if (!hosts_.may_start(host, time) || !has_room(host, time) || wanted <= 0) continue;
+    const int room = std::min(wanted, hosts_.slots(host, time) - workers_.count_on(host));
+    if (room <= 0 || !hosts_.may_start(host, time)) continue;
+    wanted -= room;
     if (must_try(host, awaited)) continue;
     const bool waits = awaited || checks_.awaited(host);
     checks_.forget(host);
-    for (; has_room(host, time) && wanted > 0; --wanted) {
-      workers_.find(start(host))->awaited = waits;
-      if (waits) gate_.on_start(time);
-    }
+    for (int i = 0; i < room; ++i) workers_.find(start(host))->awaited = waits;
+    if (waits) gate_.on_start(time);
   }
 }
 
@@ -277,23 +279,23 @@ std::optional<std::string> Director::host_with_last_copies() const {
 /// it over, then leaves.
 void Director::fetch_state(TimePoint time) {
   const auto host = host_with_last_copies();
-  if (!host || workers_.count_staying() == 0 || fetches_ == kMostFetches) return;
+  if (!host || workers_.count_staying() == 0 || time < fetch_at_) return;
   if (has_room(*host, time) && places_left(time) > 0) return;  // one starts there by itself
-  for (const Entry& entry : workers_) {
-    if (entry.second.host == *host && entry.second.state == State::kStarting) return;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.host == *host && worker.state == State::kStarting) return;
   }
-  ++fetches_;
+  fetch_at_ = time + fetch_pause_;
+  fetch_pause_ = std::min(2 * fetch_pause_, Duration(kLongestFetchPause));
   const WorkerId id = start(*host);
   workers_.find(id)->asked_to_leave = true;
   commands_.report(fmt::format("worker {} brings the last commit, which {} alone has", id, *host));
 }
 
-/// The newest copies with agents of hosts on which a worker will start by itself.
-CopyStep Director::copy_to_come(TimePoint time) const {
+/// The newest copies with agents: a worker will start there by itself, or fetch them.
+CopyStep Director::copy_to_come() const {
   CopyStep newest = kNoCopy;
-  if (places_left(time) <= 0) return newest;
   for (const std::string& host : hosts_.names()) {
-    if (has_room(host, time)) newest = std::max(newest, copies_.newest_of(host));
+    newest = std::max(newest, copies_.newest_of(host));
   }
   return newest;
 }
@@ -372,7 +374,7 @@ void Director::try_epoch(TimePoint time) {
   const JobFacts job{.epoch = epoch_,
                      .state_exists = state_exists_,
                      .nobody_comes = workers_.empty() && hosts_.next_change(time) == kForever,
-                     .copy_to_come = copy_to_come(time),
+                     .copy_to_come = copy_to_come(),
                      .cause = cause_,
                      .last_failure = last_failure_};
   if (gate_.awaits_starters(workers_, job, time)) return;
@@ -385,14 +387,14 @@ void Director::try_epoch(TimePoint time) {
   if (!verdict.text.empty()) commands_.report(verdict.text);
 }
 
-/// Leavers that alone hold the state take part once more, to hand it over.
+/// Leavers with a newer state than others take part once more, to hand it over.
 void Director::dismiss_leavers() {
   const bool stays = workers_.count_staying() > 0;
-  const bool holder_stays = !state_exists_ || workers_.ready_holder_stays();
+  const CopyStep newest = workers_.newest_that_stays();
   for (Entry& entry : workers_) {
     const RosterWorker& worker = entry.second;
     if (worker.state != State::kReady || !worker.leaving()) continue;
-    if (worker.has_state() && stays && !holder_stays) continue;
+    if (stays && worker.state_step() > newest) continue;
     commands_.dismiss(entry, false, "this worker was asked to leave");
   }
 }
@@ -432,6 +434,7 @@ TimePoint Director::next_deadline(TimePoint time) const {
   const auto consider = [&](TimePoint since, Duration limit) {
     if (since != kForever && since + limit > time) next = std::min(next, since + limit);
   };
+  if (fetch_at_ > time) next = std::min(next, fetch_at_);
   consider(suspects_.since(), SuspectWatch::kGrace);
   consider(waits_.since(), WaitWatch::kLimit);
   consider(changes_.since(), ChangeWatch::kJoinWindow);

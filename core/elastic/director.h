@@ -79,6 +79,7 @@ class Director {
  private:
   using State = RosterWorker::State;
   using Entry = Roster::Entry;
+  static constexpr std::chrono::seconds kFirstFetchPause{1};  // doubled at each further one
 
   [[nodiscard]] bool ending() const noexcept { return finished_ || failed_; }
   void settle(TimePoint time, bool hosts_come = false);
@@ -90,7 +91,7 @@ class Director {
   [[nodiscard]] bool must_try(const std::string& host, bool awaited);
   [[nodiscard]] std::optional<std::string> host_with_last_copies() const;
   void fetch_state(TimePoint time);
-  [[nodiscard]] CopyStep copy_to_come(TimePoint time) const;
+  [[nodiscard]] CopyStep copy_to_come() const;
   void stop_suspects(TimePoint time);
   void send_change(TimePoint time);
   void send_void(const std::string& why);
@@ -125,7 +126,8 @@ class Director {
   bool closing_ = false;       // a member of this epoch has ended, or is ready again
   bool void_ = false;          // a member of this epoch has ended
   bool state_exists_ = false;  // some worker held the state once
-  int fetches_ = 0;            // workers that were started for their copies alone
+  TimePoint fetch_at_{};       // the next worker for its copies alone, at the earliest
+  Duration fetch_pause_ = kFirstFetchPause;
   bool finished_ = false;
   std::string quiet_end_;  // of a member with status 0, whose function had not returned
   bool failed_ = false;

@@ -38,7 +38,7 @@ struct JobFacts {
   EpochId epoch = 0;          ///< The last one.
   bool state_exists = false;  ///< Some worker held the state once.
   bool nobody_comes = false;  ///< No worker lives, and none will be started by itself.
-  /// The newest copy of the state with agents of hosts on which a worker will start by itself.
+  /// The newest copy of the state with agents: a worker will start there.
   CopyStep copy_to_come = kNoCopy;
   std::string cause{};  ///< Of the end of the last epoch; empty: a change.
   WorkerEnd last_failure{};

@@ -41,11 +41,14 @@ int Roster::count_staying() const {
       std::ranges::count_if(workers_, [](const Entry& entry) { return entry.second.stays(); }));
 }
 
-bool Roster::ready_holder_stays() const {
-  return std::ranges::any_of(workers_, [](const Entry& entry) {
-    const RosterWorker& worker = entry.second;
-    return worker.stays() && worker.has_state() && worker.state == State::kReady;
-  });
+CopyStep Roster::newest_that_stays() const {
+  CopyStep newest = kNoCopy;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.stays() && worker.state == State::kReady) {
+      newest = std::max(newest, worker.state_step());
+    }
+  }
+  return newest;
 }
 
 std::vector<WorkerId> Roster::members() const {

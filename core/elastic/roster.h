@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -35,8 +36,10 @@ struct RosterWorker {
   ReadyNote ready;  ///< The last one.
 
   [[nodiscard]] bool leaving() const noexcept { return asked_to_leave || surplus; }
-  /// Others can start from what it has.
-  [[nodiscard]] bool has_state() const noexcept { return holds_state || inherited != kNoCopy; }
+  /// The step from which others can start; of one that holds the state, the newest.
+  [[nodiscard]] CopyStep state_step() const noexcept {
+    return holds_state ? std::numeric_limits<CopyStep>::max() : inherited;
+  }
   /// It is to take part in later epochs.
   [[nodiscard]] bool stays() const noexcept { return !leaving() && !stopped; }
 };
@@ -64,8 +67,8 @@ class Roster {
   [[nodiscard]] int count(State state) const;
   [[nodiscard]] int count_on(const std::string& host) const;
   [[nodiscard]] int count_staying() const;
-  /// True if some worker that stays is ready and has the state.
-  [[nodiscard]] bool ready_holder_stays() const;
+  /// The newest state_step() of ready workers that stay; kNoCopy without one.
+  [[nodiscard]] CopyStep newest_that_stays() const;
   [[nodiscard]] std::vector<WorkerId> members() const;
   /// True if there are members, all of them among `workers`.
   [[nodiscard]] bool members_are_among(const std::set<WorkerId>& workers) const;

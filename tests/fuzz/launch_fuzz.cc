@@ -24,6 +24,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (void)ronde::decode<ronde::CannotStartMessage>(payload).ok();
       (void)ronde::decode<ronde::SignalMessage>(payload).ok();
       (void)ronde::decode<ronde::ProcessExit>(payload).ok();
+      (void)ronde::decode<ronde::ListenMessage>(payload).ok();
+      (void)ronde::decode<ronde::ListeningMessage>(payload).ok();
+      (void)ronde::decode<ronde::ReachMessage>(payload).ok();
+      (void)ronde::decode<ronde::ReachedMessage>(payload).ok();
     }
   }
   return 0;

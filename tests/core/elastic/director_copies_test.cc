@@ -74,7 +74,7 @@ TEST_CASE("director: older copies of a ready worker do not win over newer ones")
   job.wait(seconds(1));
   REQUIRE(job.started() == std::vector<WorkerId>{4});
   job.bring(4, 50);
-  CHECK(job.epoch() == std::vector<WorkerId>{3, 4});
+  CHECK(job.epoch() == std::vector<WorkerId>{4, 3});
 }
 
 /// All members, which hold the state, go on into the next epoch.
@@ -117,10 +117,14 @@ TEST_CASE("director: a worker fetches the state from a blacklisted host, then le
   }
   SUBCASE("it dies again and again") {
     for (WorkerId id = 4; id <= 6; ++id) {
-      CHECK_FALSE(job.failure());
       job.director.on_started(id, 20);
       job.end(id, killed_at(20));
+      CHECK_FALSE(job.failure());
+      CHECK(job.started().empty());
+      job.wait(job.director.next_deadline(job.time) - job.time);
+      CHECK(job.started() == std::vector<WorkerId>{id + 1});
     }
+    job.wait(options.elastic_timeout);
     const auto failure = job.failure();
     REQUIRE(failure);
     CHECK(failure->text.find("every worker that held the state has ended") == 0);

@@ -65,12 +65,15 @@ TEST_CASE("roster: members among suspects") {
   CHECK_FALSE(roster.members_are_among({1}));
 }
 
-TEST_CASE("roster: a holder that stays") {
+TEST_CASE("roster: the newest state of workers that stay") {
   Roster roster = three();
+  CHECK(roster.newest_that_stays() == kNoCopy);
+  roster.find(2)->inherited = 7;
+  CHECK(roster.newest_that_stays() == 7);
   roster.find(1)->holds_state = true;
-  CHECK(roster.ready_holder_stays());
+  CHECK(roster.newest_that_stays() > 7);
   roster.find(1)->asked_to_leave = true;
-  CHECK_FALSE(roster.ready_holder_stays());
+  CHECK(roster.newest_that_stays() == 7);
 }
 
 }  // namespace
