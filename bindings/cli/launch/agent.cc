@@ -156,6 +156,7 @@ void Agent::turn() {
   polled.wait(std::min({ranks_.deadline(), heartbeat_.deadline(), reach_.deadline()}));
   const TimePoint time = now();
   reach_.on_time(time);
+  ranks_.report_ending(time);
   ranks_.report_frozen(time);
   beat(time);
 }
@@ -221,6 +222,9 @@ void Agent::handle(const Frame& frame) {
     case FrameType::kListen:
       return with_message<ListenMessage>(frame,
                                          [&](const ListenMessage& question) { listen(question); });
+    case FrameType::kSuspect:
+      return with_message<SuspectMessage>(
+          frame, [&](const SuspectMessage& rank) { ranks_.suspect(rank); });
     case FrameType::kReach:
       return with_message<ReachMessage>(
           frame, [&](const ReachMessage& question) { reach_.connect(question); });

@@ -207,6 +207,20 @@ void LocalRanks::reap(const std::function<void(pid_t pid, int wait_status)>& on_
   }
 }
 
+void LocalRanks::suspect(const SuspectMessage& message) {
+  const auto rank = std::ranges::find(running_, message.rank, &Running::rank);
+  if (rank != running_.end()) endings_.suspect(rank->pid, now());
+}
+
+void LocalRanks::report_ending(TimePoint time) {
+  for (const auto& [pid, wait_status] : endings_.due(time)) {
+    const auto rank = std::ranges::find(running_, pid, &Running::pid);
+    if (rank == running_.end()) continue;
+    report_end(*rank, wait_status);
+    running_.erase(rank);
+  }
+}
+
 void LocalRanks::report_frozen(TimePoint time) {
   std::vector<pid_t> pids;
   for (const Running& rank : running_) pids.push_back(rank.pid);

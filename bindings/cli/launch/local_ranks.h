@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <sys/types.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <list>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "bindings/cli/launch/carried_call.h"
+#include "bindings/cli/launch/ending_watch.h"
 #include "bindings/cli/launch/freeze_watch.h"
 #include "bindings/cli/launch/kept_copies.h"
 #include "bindings/cli/launch/messages.h"
@@ -51,9 +53,15 @@ class LocalRanks {
   void watch(PollSet& set, bool output);
   /// Reports the ranks that have ended; call it after SIGCHLD. Other children go to `on_other`.
   void reap(const std::function<void(pid_t pid, int wait_status)>& on_other);
+  /// Others have lost this rank.
+  void suspect(const SuspectMessage& message);
+  /// Reports suspects that are ending, though they are still to be reaped.
+  void report_ending(TimePoint time);
   /// Reports workers that have been stopped for too long; call it at deadline().
   void report_frozen(TimePoint time);
-  [[nodiscard]] TimePoint deadline() const noexcept { return freezes_.deadline(); }
+  [[nodiscard]] TimePoint deadline() const noexcept {
+    return std::min(freezes_.deadline(), endings_.deadline(now()));
+  }
 
   [[nodiscard]] bool is_set_up() const noexcept { return is_set_up_; }
   [[nodiscard]] bool elastic() const noexcept { return job_.elastic; }
@@ -104,6 +112,7 @@ class LocalRanks {
   std::list<Running> running_;
   KeptCopies kept_;  ///< Of workers that have failed.
   FreezeWatch freezes_;
+  EndingWatch endings_;
   bool is_set_up_ = false;
 };
 

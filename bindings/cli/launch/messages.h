@@ -16,7 +16,7 @@
 namespace ronde {
 
 /// The kind of a frame. Launcher to agent: probe, start, start rank, signal, input, call, listen,
-/// reach; the rest the other way.
+/// reach, suspect; the rest the other way.
 enum class FrameType : std::uint8_t {
   kProbe = 1,
   kProbed = 2,
@@ -41,6 +41,7 @@ enum class FrameType : std::uint8_t {
   kListening = 21,
   kReach = 22,
   kReached = 23,
+  kSuspect = 24,
 };
 
 inline constexpr std::size_t kMaxAgentFrameBytes = std::size_t{64} << 20;
@@ -228,6 +229,14 @@ struct FrozenMessage {
 
   static constexpr FrameType kFrame = FrameType::kFrozen;
   static void fields(auto& wire, auto& self) { wire(self.rank, self.seconds); }
+};
+
+/// Others have lost this rank: its end is to be reported as soon as it is certain.
+struct SuspectMessage {
+  int rank = 0;
+
+  static constexpr FrameType kFrame = FrameType::kSuspect;
+  static void fields(auto& wire, auto& self) { wire(self.rank); }
 };
 
 /// Asks an agent to send a signal to its ranks.

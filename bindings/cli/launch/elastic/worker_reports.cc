@@ -71,9 +71,18 @@ void WorkerReports::on_message(const std::string& host, const NoteMessage& note)
 }
 
 void WorkerReports::take_note(WorkerId id, const elastic::ReadyNote& note) {
+  for (const WorkerId suspect : note.suspects) watch_end(suspect);
   to_.workers.find(id)->ready = note;
   to_.story.on_ready(id, note);
   to_.director.on_ready(id, note, now());
+}
+
+/// The next epoch waits for its end, or for itself.
+void WorkerReports::watch_end(WorkerId suspect) {
+  const LaunchedWorker* worker = to_.workers.find(suspect);
+  if (worker != nullptr) {
+    to_.agents.send(worker->host, encode(SuspectMessage{agent_rank(suspect)}));
+  }
 }
 
 void WorkerReports::take_note(WorkerId id, const elastic::HoldsNote& note) {

@@ -51,6 +51,7 @@ class WorkerReports {
   void on_started(const RankMessage& message);
   void on_exited(const RankMessage& message);
   std::string print_error(const RankMessage& message);
+  void watch_end(elastic::WorkerId suspect);
   void take_note(elastic::WorkerId worker, const elastic::ReadyNote& note);
   void take_note(elastic::WorkerId worker, const elastic::HoldsNote& note);
   void take_note(elastic::WorkerId worker, const elastic::LeavingNote& note);
