@@ -178,6 +178,7 @@ void bind_timeline(py::class_<Runtime, RuntimePtr>& binding) {
           [](Runtime& runtime, std::string_view name) { runtime.timeline().begin_mark(name); },
           py::arg("name"))
       .def("end_mark", [](Runtime& runtime) { runtime.timeline().end_mark(); })
+      .def("metrics_text", &Runtime::metrics_text)
       .def("mark_step", [](Runtime& runtime) { runtime.timeline().mark_step(); })
       .def(
           "mark_commit",

@@ -39,7 +39,8 @@ Status Diagnostics::start(const Config& config, const Topology& topology,
                           DiagnosticsSources sources) {
   RONDE_RETURN_IF_ERROR(make_dump_folder(config.dump_dir));
   start_service(config, topology, sources);
-  return start_metrics(config, topology, sources);
+  make_page(config, topology, sources);
+  return start_metrics(config, topology);
 }
 
 void Diagnostics::start_service(const Config& config, const Topology& topology,
@@ -66,9 +67,8 @@ void Diagnostics::start_service(const Config& config, const Topology& topology,
   service_ = std::make_unique<diagnosis::Service>(std::move(options));
 }
 
-Status Diagnostics::start_metrics(const Config& config, const Topology& topology,
-                                  const DiagnosticsSources& sources) {
-  if (config.metrics_port == 0) return {};
+void Diagnostics::make_page(const Config& config, const Topology& topology,
+                            const DiagnosticsSources& sources) {
   const metrics::RankFacts facts{.version = kVersion,
                                  .job = config.job_id,
                                  .host = host_name(topology),
@@ -77,10 +77,8 @@ Status Diagnostics::start_metrics(const Config& config, const Topology& topology
                                  .worker = config.worker,
                                  .epoch = config.epoch};
   const WorkerHistory* const history = WorkerHistory::of(config);
-  metrics::ServerOptions options;
-  options.address = config.metrics_address;
-  options.port = config.metrics_port + rank_place(topology).local_rank;
-  options.page = [sources, facts, history] {
+  const MutexLock lock(mutex_);
+  page_ = [sources, facts, history] {
     if (history != nullptr) sources.report_passage();
     metrics::RankState state{.steps = sources.steps(), .broken = !sources.abort->status().ok()};
     state.connections = sources.connections.get();
@@ -88,6 +86,19 @@ Status Diagnostics::start_metrics(const Config& config, const Topology& topology
     if (history != nullptr) state.changes = &history->changes();
     return metrics::metrics_text(facts, state, *sources.meter);
   };
+}
+
+std::string Diagnostics::metrics_text() const {
+  const MutexLock lock(mutex_);
+  return page_ ? page_() : "";
+}
+
+Status Diagnostics::start_metrics(const Config& config, const Topology& topology) {
+  if (config.metrics_port == 0) return {};
+  metrics::ServerOptions options;
+  options.address = config.metrics_address;
+  options.port = config.metrics_port + rank_place(topology).local_rank;
+  options.page = [this] { return metrics_text(); };
   auto server = metrics::Server::start(std::move(options));
   if (server.ok()) {
     metrics_ = std::move(server).value();
@@ -101,6 +112,8 @@ Status Diagnostics::start_metrics(const Config& config, const Topology& topology
 void Diagnostics::stop() noexcept {
   service_.reset();
   metrics_.reset();
+  const MutexLock lock(mutex_);
+  page_ = nullptr;
 }
 
 }  // namespace ronde

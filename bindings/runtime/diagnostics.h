@@ -11,6 +11,7 @@
 #include "bindings/runtime/metrics/server.h"
 #include "core/base/abort.h"
 #include "core/base/config.h"
+#include "core/base/mutex.h"
 #include "core/base/status.h"
 #include "core/engine/records/flight_ring.h"
 #include "core/engine/records/meter.h"
@@ -48,19 +49,24 @@ class Diagnostics {
   void on_stall() noexcept { bell_.ring(diagnosis::Reason::kStall); }
   /// Requests a dump, as an operation waited for a rank that died or left. Blocks: never.
   void on_left_behind() noexcept { bell_.ring(diagnosis::Reason::kFailure); }
+  /// This rank's metrics as Prometheus reads them; empty after stop(). Blocks: never.
+  [[nodiscard]] std::string metrics_text() const RONDE_EXCLUDES(mutex_);
   /// The user's threads that wait; dumps show their stacks.
   [[nodiscard]] diagnosis::WaitingCallers& callers() noexcept { return callers_; }
 
  private:
+  void make_page(const Config& config, const Topology& topology, const DiagnosticsSources& sources)
+      RONDE_EXCLUDES(mutex_);
   void start_service(const Config& config, const Topology& topology,
                      const DiagnosticsSources& sources);
-  Status start_metrics(const Config& config, const Topology& topology,
-                       const DiagnosticsSources& sources);
+  Status start_metrics(const Config& config, const Topology& topology);
 
   diagnosis::Bell bell_;
   diagnosis::WaitingCallers callers_;
   std::unique_ptr<diagnosis::Service> service_;
   std::unique_ptr<metrics::Server> metrics_;
+  mutable Mutex mutex_;
+  std::function<std::string()> page_ RONDE_GUARDED_BY(mutex_);
 };
 
 }  // namespace ronde

@@ -290,6 +290,8 @@ Runtime::~Runtime() {
   if (parts_->state.forked()) (void)parts_.release();  // its threads do not exist in this process
 }
 
+std::string Runtime::metrics_text() const { return parts_->diagnostics->metrics_text(); }
+
 Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config, JoinOptions options) {
   return create(config, builtin_device_libraries(), std::move(options));
 }

@@ -88,6 +88,9 @@ class Runtime {
   /// Saved and loaded for a checkpoint, while no operation is under way.
   [[nodiscard]] ResidualStore& residuals() noexcept { return *parts_->residuals; }
 
+  /// This rank's metrics as Prometheus reads them; empty after shutdown().
+  [[nodiscard]] std::string metrics_text() const;
+
   /// Waits for operations in flight to end or fail, leaves the job, stops all threads. Idempotent.
   /// `why` is sent to ranks that still wait for this one: UTF-8, its first 512 bytes.
   void shutdown(std::string_view why = {}) noexcept { parts_->stop(why); }

@@ -22,6 +22,7 @@ from ronde._core import __version__
 from ronde._errors import *
 from ronde._handle import Handle
 from ronde._job import *
+from ronde._metrics import metrics
 from ronde._numpy import *
 from ronde._objects import *
 from ronde._reduce_ops import ADASUM as Adasum
@@ -109,6 +110,7 @@ __all__ = [
     "mark_pass",
     "mark_span",
     "mark_step",
+    "metrics",
     "mpi_built",
     "mpi_enabled",
     "mpi_threads_supported",

@@ -212,3 +212,33 @@ def test_values_that_do_not_parse_are_errors_that_name_the_setting(run_job, opti
     assert status != 0
     assert said in output
     assert "allowed" in output
+
+
+COUNTS = """
+import numpy as np
+import ronde
+ronde.init()
+for _ in range(3):
+    ronde.allreduce(np.ones(256, np.float32), name="g")
+ronde.mark_step()
+found = ronde.metrics()
+assert found['ronde_operations_total{kind="allreduce"}'] == 3, found
+assert found['ronde_operation_bytes_total{kind="allreduce"}'] == 3 * 1024, found
+assert found["ronde_job_broken"] == 0
+assert found['ronde_operation_latency_seconds_count{kind="allreduce"}'] == 3, found
+assert found['ronde_operation_latency_seconds_sum{kind="allreduce"}'] > 0
+assert not [name for name in found if "bucket" in name or "rank=" in name]
+ronde.shutdown()
+try:
+    ronde.metrics()
+except ronde.NotInitializedError:
+    print("counted")
+"""
+
+
+def test_a_script_reads_its_own_counters_without_a_port(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(COUNTS)
+    status, output = conftest.finish(conftest.launch([sys.executable, str(script)], 2))
+    assert status == 0, output
+    assert output.count("counted") == 2
