@@ -81,6 +81,12 @@ std::string meant_options(const CLI::App& app) {
   return text;
 }
 
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
 Result<Collective> parse_data_collective(std::string_view text) {
   std::vector<std::string_view> allowed;
   for (const CollectiveTraits& each : kCollectives) {

@@ -34,6 +34,9 @@ std::string similar_word(std::string_view word, const std::vector<std::string>& 
 /// option is similar.
 std::string meant_options(const CLI::App& app);
 
+/// The names of the app's subcommands, in order.
+std::vector<std::string> command_names(const CLI::App& app);
+
 /// The collective of this name that has data to move or ranks to wait for: all but join.
 /// Errors: kInvalidArgument naming the value and what is allowed.
 Result<Collective> parse_data_collective(std::string_view text);

@@ -9,6 +9,7 @@
 
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
+#include "bindings/cli/completion.h"
 #include "bindings/cli/horovod_config.h"
 #include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/mpirun.h"
@@ -22,15 +23,9 @@ int report(const CLI::App& app, const CLI::ParseError& error) {
   return ronde::kUsageStatus;
 }
 
-std::vector<std::string> command_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  return names;
-}
-
 /// If a word that should be a command of `app` is none, ends with a list of the commands.
 void check_command(const CLI::App& app, const std::string& name, std::string_view word) {
-  const std::vector<std::string> names = command_names(app);
+  const std::vector<std::string> names = ronde::command_names(app);
   if (std::ranges::find(names, word) != names.end()) return;
   const std::string meant = ronde::similar_word(word, names);
   const std::string hint = meant.empty() ? "" : fmt::format("; perhaps \"{}\" is meant", meant);
@@ -107,6 +102,14 @@ int run_ronde(ronde::Arguments arguments) {
   ronde::add_doctor_command(app);
   ronde::add_build_command(app);
   const CLI::App* bench = ronde::add_bench_command(app, arguments);
+  ronde::add_completion_command(app);
+  if (!arguments.empty() && arguments.front() == "complete-words") {
+    for (const std::string& word :
+         ronde::completions(app, {arguments.begin() + 1, arguments.end()})) {
+      fmt::print("{}\n", word);
+    }
+    return 0;
+  }
   if (!arguments.empty() && arguments.front() == run->get_name()) {
     ronde::Arguments rest(arguments.begin() + 1, arguments.end());
     request->command = ronde::take_command(*run, rest);
