@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from bindings.python import browser
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "bindings" / "python" / "ronde"
 CPP_HEADERS = sorted((ROOT / "bindings" / "cpp" / "ronde").glob("*.h"))
@@ -122,7 +124,7 @@ def public_cpp_names():
 
 @BUILDS_ITSELF
 def test_the_reference_has_every_public_name_of_cpp(site):
-    page = (site / "reference" / "cpp" / "index.html").read_text()
+    page = (site / "reference" / "cpp.html").read_text()
     shown = {name.split(".")[-1] for name in re.findall(r'id="(?:\w+::)?([\w.]+)"', page)}
     wanted = set(public_cpp_names())
     assert {"Job", "allreduce_async", "dtype_of", "RankFailure", "HostsUpdated", "run"} <= wanted
@@ -131,10 +133,29 @@ def test_the_reference_has_every_public_name_of_cpp(site):
 
 @BUILDS_ITSELF
 def test_the_reference_has_every_public_name_of_c(site):
-    page = (site / "reference" / "c" / "index.html").read_text()
+    page = (site / "reference" / "c.html").read_text()
     text = re.sub(r"/\*.*?\*/", "", C_HEADER.read_text(), flags=re.DOTALL)
     wanted = set(re.findall(r"\b(?:RONDE|ronde)_\w+", text)) - {"RONDE_C_H"}
     members = set(re.findall(r"\(\*(\w+)\)|^  [\w* ]+?(\w+);", text, re.MULTILINE))
     wanted |= {name for pair in members for name in pair if name}
     assert {"ronde_api", "RONDE_ALLREDUCE", "submit", "dtype", "ronde_c_api"} <= wanted
     assert [name for name in sorted(wanted) if not re.search(rf"\b{name}\b", page)] == []
+
+
+@BUILDS_ITSELF
+def test_the_reference_lists_every_option_and_setting(site):
+    command = (site / "reference" / "command.html").read_text()
+    assert all(option in command for option in ("--hostfile", "--peers", "--probe", "ronde bench"))
+    settings = (site / "reference" / "settings.html").read_text()
+    assert len(re.findall(r"<td><code>RONDE_\w+</code></td>", settings)) > 40
+
+
+@BUILDS_ITSELF
+@pytest.mark.skipif(browser.PROGRAM is None, reason="needs chromium")
+def test_the_search_works_from_disk(site, tmp_path):
+    with browser.Browser(tmp_path) as page:
+        page.open((site / "guides.html").as_uri() + "?q=allreduce")
+        page.wait_for("document.querySelectorAll('.md-search-result__link').length > 5")
+        link = page.run("document.querySelector('.md-search-result__link').href")
+    target = link.removeprefix("file://").split("#")[0].split("?")[0]
+    assert Path(target).is_file()

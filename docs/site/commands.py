@@ -1,7 +1,7 @@
 """Writes the reference of the command and of the settings: what the installed ronde prints.
 
 A line `{{ help COMMAND }}` of a page becomes that command's help, `{{ settings }}` a table of all
-settings. If Ronde is not installed beside MkDocs, the page says which command prints them.
+settings. The build ends with an error if Ronde is not installed beside MkDocs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import subprocess
 import sys
 from typing import Any
 
+from mkdocs.exceptions import PluginError
+
 HELP = re.compile(r"^\{\{ help (.+) \}\}$", re.MULTILINE)
 SETTINGS = re.compile(r"^\{\{ settings \}\}$", re.MULTILINE)
 RECORD = re.compile(
@@ -23,9 +25,9 @@ RECORD = re.compile(
 
 @functools.cache
 def output_of(command: str) -> str:
-    """Returns what `ronde ...` prints; nothing where Ronde is not installed."""
+    """Returns what `ronde ...` prints."""
     if importlib.util.find_spec("ronde") is None:
-        return ""
+        raise PluginError(f"`{command}` is not installed here; run: pip install .")
     words = [sys.executable, "-m", *command.split()]
     environment = {name: text for name, text in os.environ.items() if "RONDE_" not in name}
     done = subprocess.run(
@@ -36,8 +38,7 @@ def output_of(command: str) -> str:
 
 def help_of(command: str) -> str:
     """Returns a command's help as a block of text."""
-    text = output_of(f"{command} --help") or f"{command} --help prints it.\n"
-    return f"```text\n{text.rstrip()}\n```"
+    return f"```text\n{output_of(f'{command} --help').rstrip()}\n```"
 
 
 def settings() -> str:
@@ -47,7 +48,7 @@ def settings() -> str:
     for name, unit, meaning, default, other in RECORD.findall(text):
         cells = [f"`{name}`", unit, default and f"`{default}`", meaning, other and f"`{other}`"]
         rows.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
-    return "\n".join(rows) if text else "`ronde doctor --settings` prints them."
+    return "\n".join(rows)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
