@@ -59,7 +59,8 @@ class Call(NamedTuple):
     scale: factors before and after a reduction. root: a rank of the job. priority: of operations
     that are ready together, the highest runs first. site: the "file:line" that errors name; the
     caller's by default. compression: a codec of the core, "none", or empty for the job's setting.
-    weight: of this rank in an average; every rank gives one, or none does.
+    weight: of this rank in an average; every rank gives one, or none does. program: a text on which
+    ranks must agree too, at most 1,024 bytes; errors have it after "as part of".
     """
 
     name: str | None
@@ -71,6 +72,7 @@ class Call(NamedTuple):
     site: str = ""
     compression: str = ""
     weight: float | None = None
+    program: str = ""
 
 
 def _explained(error: TypeError, call: Call) -> Exception:
@@ -156,7 +158,7 @@ class Collectives(Generic[T]):
         splits: Sequence[int] = (),
         views: list[Any] | None = None,
     ) -> Handle[R]:
-        name, process_set, op, scale, root, priority, site, compression, weight = call
+        name, process_set, op, scale, root, priority, site, compression, weight, program = call
         view = self._adapter.view
         in_place = outputs is inputs
         settle = self._adapter.settle(inputs if in_place else [*inputs, *outputs])
@@ -182,7 +184,7 @@ class Collectives(Generic[T]):
                 priority,
                 site,
                 compression,
-                program=self._program,
+                program=program or self._program,
                 weight=weight,
             )
         except TypeError as error:

@@ -10,6 +10,7 @@ FILES = (
     "torch_sparse_cases.py",
     "torch_optimizer_cases.py",
     "torch_gradient_cases.py",
+    "torch_changing_cases.py",
     "torch_flat_cases.py",
     "torch_model_cases.py",
     "torch_error_cases.py",

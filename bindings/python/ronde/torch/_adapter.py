@@ -15,14 +15,14 @@ from ronde._reduce_ops import AVERAGE, SUM
 from ronde.torch import _profiler
 
 # The core's element type codes. PyTorch has the 8-bit floating types from 2.1 on.
-_CODES = {
+CODES = {
     getattr(torch, name): code for name, code in _core.dtypes().items() if hasattr(torch, name)
 }
-_FLOATING = {dtype: code for dtype, code in _CODES.items() if dtype.is_floating_point}
+_FLOATING = {dtype: code for dtype, code in CODES.items() if dtype.is_floating_point}
 _STRIDED = torch.strided
 _USUAL = {torch.Tensor, torch.nn.Parameter}
 # Complex numbers travel as pairs: the last dimension of their view is (real, imaginary).
-_PAIRS = {torch.complex64: _CODES[torch.float32], torch.complex128: _CODES[torch.float64]}
+_PAIRS = {torch.complex64: CODES[torch.float32], torch.complex128: CODES[torch.float64]}
 
 
 def _check_place(tensor: torch.Tensor) -> None:
@@ -60,8 +60,8 @@ def _stream(device: torch.device) -> Any:
 def _check(tensor: torch.Tensor) -> None:
     """Raises InvalidArgumentError unless this build can move the tensor."""
     _check_place(tensor)
-    if tensor.dtype not in _CODES and tensor.dtype not in _PAIRS:
-        allowed = ", ".join(str(dtype)[6:] for dtype in [*_CODES, *_PAIRS])
+    if tensor.dtype not in CODES and tensor.dtype not in _PAIRS:
+        allowed = ", ".join(str(dtype)[6:] for dtype in [*CODES, *_PAIRS])
         raise InvalidArgumentError(f"{tensor.dtype} is not supported; allowed: {allowed}")
 
 
@@ -124,15 +124,6 @@ def plain_view(tensor: torch.Tensor) -> Any:
     return tensor.data_ptr(), tensor.shape, code
 
 
-def view_of_like(tensor: torch.Tensor) -> tuple[tuple[int, ...], int] | None:
-    """The shape and code of the views of contiguous tensors like this one.
-
-    None for complex numbers and other devices.
-    """
-    code = _CODES.get(tensor.dtype)
-    return None if code is None or tensor.device.type != "cpu" else (tuple(tensor.shape), code)
-
-
 class _TorchAdapter:
     def contiguous(self, tensor: torch.Tensor) -> torch.Tensor:
         _check(tensor)
@@ -141,7 +132,7 @@ class _TorchAdapter:
         return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
 
     def view(self, tensor: torch.Tensor) -> Any:
-        code = _CODES.get(tensor.dtype)
+        code = CODES.get(tensor.dtype)
         if code is not None:
             view = (tensor.data_ptr(), tuple(tensor.shape), code)
         else:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from ronde import _core
 from ronde._codecs import NoneCompressor, wire_of
@@ -19,7 +21,8 @@ from ronde._job import mark_step
 from ronde._reduce_ops import ADASUM
 from ronde._rules import is_ruled
 from ronde.torch._adapter import collectives
-from ronde.torch._gradients import Parameter, parameter_names
+from ronde.torch._gradients import Parameter, lazy_error, name_new_ones, parameter_names
+from ronde.torch._watching import is_trained
 
 
 class DeltaOptimizer(torch.optim.Optimizer):
@@ -36,13 +39,14 @@ class DeltaOptimizer(torch.optim.Optimizer):
             raise InvalidArgumentError("flat_gradients=True is for gradients; op=Adasum sends none")
         if weight is not None:
             self.set_weight(weight)
-        parameters = [p for group in self.param_groups for p in group["params"]]
-        self._parameter_names = parameter_names(parameters, named_parameters)
+        self._known = [p for group in self.param_groups for p in group["params"]]
+        self._parameter_names = parameter_names(self._known, named_parameters)
+        self._numbers = itertools.count(1)  # of names for parameters that come later
         self._compression = _compressor(options.compression)
         self.process_set = options.process_set
         self._call_site = _core.call_site()
         set_id(self.process_set)
-        _check_types([p for p in parameters if p.requires_grad])
+        self._check_types([p for p in self._known if p.requires_grad])
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Accepted: gradients of any number of backward passes accumulate until step()."""
@@ -68,8 +72,10 @@ class DeltaOptimizer(torch.optim.Optimizer):
         """
         if not self.process_set.included() or (self.process_set.size() or 1) == 1:
             return super().step(closure)
-        parameters = [p for g in self.param_groups for p in g["params"] if p.requires_grad]
-        _check_types(parameters)
+        parameters = self._trained()
+        if closure is not None:
+            self._refuse_lazy()
+        self._check_types(parameters)
         before = [p.detach().clone() for p in parameters]
         result = super().step(closure)
         with torch.no_grad():
@@ -81,6 +87,28 @@ class DeltaOptimizer(torch.optim.Optimizer):
 
     # torch wraps step() of each class in its hooks: the wrapped optimizer's own has them already.
     step.hooked = True  # type: ignore[attr-defined]
+
+    def _trained(self) -> list[Parameter]:
+        """The parameters that this step changes; those that are new have names."""
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        name_new_ones(self._parameter_names, parameters, self._known, self._numbers)
+        self._known = parameters
+        return [p for p in parameters if is_trained(p)]
+
+    def _refuse_lazy(self) -> None:
+        """Raises for parameters that a closure would give a shape: there is no copy before it."""
+        for parameter in filter(is_lazy, self._known):
+            raise lazy_error(self._parameter_names[parameter])
+
+    def _check_types(self, parameters: list[Parameter]) -> None:
+        """Raises InvalidArgumentError for types that Adasum is not defined on."""
+        for parameter in parameters:
+            dtype = parameter.dtype
+            if not dtype.is_floating_point or torch.finfo(dtype).bits < 16:
+                raise InvalidArgumentError(
+                    f"{self._parameter_names[parameter]}: op=Adasum is not defined on {dtype}; "
+                    "allowed: floating types of 16 to 64 bits"
+                )
 
     def _combined(
         self, parameters: list[Parameter], before: list[torch.Tensor]
@@ -110,13 +138,3 @@ def _compressor(compression: Any) -> Any:
             "Compression.fp16, Compression.bf16 and compressors of your own"
         )
     return one
-
-
-def _check_types(parameters: list[Parameter]) -> None:
-    """Raises InvalidArgumentError for types that Adasum is not defined on."""
-    for parameter in parameters:
-        dtype = parameter.dtype
-        if not dtype.is_floating_point or torch.finfo(dtype).bits < 16:
-            raise InvalidArgumentError(
-                f"op=Adasum is not defined on {dtype}; allowed: floating types of 16 to 64 bits"
-            )

@@ -16,7 +16,7 @@ from ronde import _core
 from ronde._codecs import wire_of
 from ronde._errors import InvalidArgumentError
 from ronde._runtime import runtime
-from ronde.torch._gradients import Bucket, Gradient
+from ronde.torch._gradients import Bucket, Gradient, short
 
 # Small enough that several are sent during backward, large enough that an operation pays.
 _BUCKET_BYTES = 4 << 20
@@ -24,66 +24,107 @@ _ALIGNMENT = 64
 
 
 class FlatBucket(Bucket):
-    """A bucket whose gradients are views of `flat`."""
+    """A bucket whose gradients are views of `flat`.
 
-    __slots__ = ("flat", "sparse_as_dense", "version", "views")
+    Other code may put another gradient on a parameter, or give a view other memory, as
+    model.double() does. So each is looked at before it is sent.
+    """
+
+    __slots__ = ("flat", "offsets", "sparse_as_dense", "starts", "version", "views")
 
     def __init__(self, gradients: list[Gradient], sparse_as_dense: bool) -> None:
-        """Allocates the memory and puts the gradients there, as zeros."""
+        """Allocates the memory and puts the gradients there: those that exist, else zeros."""
         super().__init__(gradients)
         for gradient in gradients:
             _refuse_devices(gradient)
         self.sparse_as_dense = sparse_as_dense
         self.version = 0
-        dtype = gradients[0].parameter.dtype
-        self.flat, starts = _allocate([g.parameter.numel() for g in gradients], dtype)
-        self.views = [
-            self.flat[at : at + g.parameter.numel()].view(g.parameter.shape)
-            for g, at in zip(gradients, starts)
-        ]
-        self._attach()
-        if not sparse_as_dense:
-            for gradient in gradients:
-                _refuse_sparse(gradient)
+        dtype = gradients[0].dtype
+        self.flat, self.starts = _allocate([g.shape.numel() for g in gradients], dtype)
+        self.offsets = [start * self.flat.element_size() for start in self.starts]
+        self.views = [self._view(gradient) for gradient in gradients]
+        for gradient in gradients:
+            self.collect(gradient)
 
-    def _attach(self) -> None:
-        for gradient, view in zip(self.gradients, self.views):
-            if gradient.parameter.requires_grad:
-                gradient.parameter.grad = view
+    def _list(self) -> str:
+        """With the shapes: the core sees one tensor only."""
+        shapes = [f"{g.name}{list(g.shape)}" for g in self.gradients]
+        return f"{len(shapes)} gradients: {short(shapes)}"
+
+    def _view(self, gradient: Gradient) -> torch.Tensor:
+        start = self.starts[gradient.place]
+        return self.flat[start : start + gradient.shape.numel()].view(gradient.shape)
+
+    def _in_place(self) -> bool:
+        """True if all gradients are the views, in their memory."""
+        base = self.flat.data_ptr()
+        return all(
+            g.parameter.grad is view and view.data_ptr() == base + offset
+            for g, view, offset in zip(self.gradients, self.views, self.offsets)
+            if view.numel()  # without elements it has no address
+        )
 
     def reset(self) -> None:
         """Zeroes the gradients, and restores views that other code has replaced."""
-        if all(g.parameter.grad is view for g, view in zip(self.gradients, self.views)):
+        if self._in_place():
             return
         self.flat.zero_()
-        self._attach()
+        for gradient in self.gradients:
+            self._attach(gradient)
+
+    def _attach(self, gradient: Gradient) -> None:
+        """Puts the view on the parameter, a new one if its memory is elsewhere."""
+        view, place = self.views[gradient.place], gradient.place
+        if view.data_ptr() != self.flat.data_ptr() + self.offsets[place] and view.numel():
+            view = self.views[place] = self._view(gradient)
+        parameter = gradient.parameter
+        if parameter.requires_grad:
+            if not parameter.is_cpu:
+                _refuse_devices(gradient)
+            parameter.grad = view
 
     def collect(self, gradient: Gradient) -> None:
-        """Copies a gradient that other code has set on the parameter into the buffer."""
-        view = self.views[gradient.place]
-        parameter = gradient.parameter
-        given = parameter.grad
-        if given is view:
+        """Copies a gradient that other code has set on the parameter into the buffer.
+
+        One of another shape is from before the parameter had its shape, and counts as none.
+        """
+        view, given = self.views[gradient.place], gradient.parameter.grad
+        fresh = self._view(gradient)
+        if given is view and (view.data_ptr() == fresh.data_ptr() or not view.numel()):
             return
-        if given is None:
-            view.zero_()
+        self.views[gradient.place] = fresh
+        if given is None or given.shape != gradient.shape:
+            fresh.zero_()
         else:
             if given.is_sparse and not self.sparse_as_dense:
                 raise _sparse_error(gradient)
-            view.copy_(given.to_dense() if given.is_sparse else given)
-        if parameter.requires_grad:
-            parameter.grad = view
+            fresh.copy_(given.to_dense() if given.is_sparse else given)
+        self._attach(gradient)
 
     def ready(self) -> torch.Tensor:
         """All gradients as one tensor, to be sent."""
-        for gradient in self.gradients:
-            self.collect(gradient)
+        if not self._in_place():
+            for gradient in self.gradients:
+                self.collect(gradient)
         self.version = self.flat._version
         return self.flat
 
     def changed(self) -> bool:
-        """True if a gradient was written to since ready()."""
-        return self.flat._version != self.version
+        """True if a gradient was written to, or given other memory, since ready()."""
+        return self.flat._version != self.version or not self._still_there()
+
+    def _still_there(self) -> bool:
+        base = self.flat.data_ptr()
+        return all(
+            view.data_ptr() == base + offset or not view.numel()
+            for view, offset in zip(self.views, self.offsets)
+        )
+
+    def show(self) -> None:
+        """Puts the views on parameters again that other code has given another gradient."""
+        for gradient, view in zip(self.gradients, self.views):
+            if gradient.parameter.grad is not view:
+                self._attach(gradient)
 
 
 def _allocate(counts: Sequence[int], dtype: torch.dtype) -> tuple[torch.Tensor, list[int]]:
@@ -115,19 +156,25 @@ def _sparse_error(gradient: Gradient) -> InvalidArgumentError:
     )
 
 
-def _refuse_sparse(gradient: Gradient) -> None:
-    """Raises in the first backward pass for a sparse gradient, which a view would make dense.
+def watch_incoming(gradient: Gradient, sparse_as_dense: bool) -> Any:
+    """Looks at each gradient before it is added to the view on the parameter.
 
-    A gradient that is dense then stays dense.
+    A view that no longer fits the parameter gives way. A sparse gradient raises: the view would
+    make it dense. Returns an object whose remove() ends it.
     """
 
     def look(incoming: torch.Tensor) -> None:
-        handle.remove()
-        if incoming.is_sparse:
+        parameter = gradient.parameter
+        view = parameter.grad
+        if view is not None and (
+            view.shape != parameter.shape or view.dtype is not parameter.dtype
+        ):
+            parameter.grad = None
+        if incoming.is_sparse and not sparse_as_dense:
             raise _sparse_error(gradient)
 
     parameter: Any = gradient.parameter
-    handle = parameter.register_hook(look)
+    return parameter.register_hook(look)
 
 
 def flatten_plain(buckets: Sequence[Bucket], grouped: bool, sparse_as_dense: bool) -> list[Bucket]:
@@ -159,7 +206,7 @@ def flatten(buckets: Sequence[Bucket], grouped: bool, sparse_as_dense: bool) -> 
 def _of_one_dtype(gradients: Sequence[Gradient]) -> list[list[Gradient]]:
     parts: dict[torch.dtype, list[Gradient]] = {}
     for gradient in gradients:
-        parts.setdefault(gradient.parameter.dtype, []).append(gradient)
+        parts.setdefault(gradient.dtype, []).append(gradient)
     return list(parts.values())
 
 

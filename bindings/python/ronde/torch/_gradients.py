@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
+import re
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from ronde._argument_checks import check
 from ronde._codecs import wire_of
@@ -17,10 +20,12 @@ from ronde._errors import Error, InvalidArgumentError
 from ronde._gradients import in_runs
 from ronde._handle import Handle
 from ronde._rules import Trained
-from ronde.torch._adapter import view_of_like
+from ronde.torch._adapter import CODES
 
 Parameter = torch.Tensor
 _unnamed_optimizers = itertools.count()
+# In the names of parameters that an optimizer is given later.
+_REPLACES, _ADDED = " (replacement ", "added."
 _RUN = 256  # small gradients are fused, which ranks that share cores gain most from
 
 
@@ -28,13 +33,16 @@ class Gradient:
     """The gradient of one trained parameter, between backward and the step."""
 
     __slots__ = (
+        "address",
         "bucket",
+        "code",
         "dtype",
-        "like",
+        "hooks",
         "name",
         "parameter",
         "passes_left",
         "place",
+        "shape",
         "sparse_dims",
         "version",
     )
@@ -47,9 +55,23 @@ class Gradient:
         self.bucket: Bucket
         self.place = 0  # in the bucket
         self.sparse_dims = 0  # of a gradient that is sent as sparse
-        self.version = 0
-        self.dtype = parameter.dtype
-        self.like = view_of_like(parameter)  # for dense gradients
+        self.version = self.address = 0  # of the tensor that is sent
+        self.hooks: list[Any] = []  # live as long as this
+        self.look()
+
+    def look(self) -> bool:
+        """Notes the parameter's shape and dtype. Returns true if they are others than before."""
+        shape, dtype = self.parameter.shape, self.parameter.dtype
+        before = getattr(self, "shape", None), getattr(self, "dtype", None)
+        self.shape, self.dtype, self.code = shape, dtype, CODES.get(dtype)
+        return before != (shape, dtype)
+
+    def release(self) -> None:
+        """Ends its hooks."""
+        for one in self.hooks:
+            if hasattr(one, "remove"):  # not the nodes of torch < 2.1
+                one.remove()
+        self.hooks.clear()
 
 
 class Bucket:
@@ -62,6 +84,8 @@ class Bucket:
         "contexts",
         "gradients",
         "handle",
+        "listed",
+        "memory",
         "missing",
         "name",
         "priority",
@@ -77,14 +101,36 @@ class Bucket:
         if automatic:
             self.name += f" and {len(gradients) - 1} more"
         self.gradients = gradients
-        self.missing = len(gradients)
-        self.after_first = self.missing - 1  # the number that is missing then
+        self.count_anew()
         self.handle: Handle[Any] | None = None
         self.contexts: list[Any] = []  # of compressed gradients
+        self.memory: list[Any] = []  # that is in flight: a tensor may be given other memory
         self.compression: Any = None
         self.priority = 0  # higher is sent first
+        self.listed = 0, ""  # a number of gradients, and the text that lists them
         for place, gradient in enumerate(gradients):
             gradient.bucket, gradient.place = self, place
+
+    def count_anew(self) -> None:
+        """All gradients are missing again."""
+        self.missing = len(self.gradients)
+        self.after_first = self.missing - 1  # the number that is missing then
+
+    def program(self) -> str:
+        """A text on which ranks must agree: which gradients these are, and which are frozen.
+
+        A rank that froze a parameter would not update it. The core knows shapes by itself.
+        """
+        if self.listed[0] != len(self.gradients):  # a sparse one may leave
+            self.listed = len(self.gradients), self._list()
+        if not self.missing:  # backward has made all
+            return self.listed[1]
+        frozen = [g.name for g in self.gradients if not g.parameter.requires_grad]
+        return f"{self.listed[1]}; frozen here: {short(frozen)}" if frozen else self.listed[1]
+
+    def _list(self) -> str:
+        names = [gradient.name for gradient in self.gradients]
+        return f"{len(names)} gradients: {short(names)}"
 
     def part(self, gradients: list[Gradient]) -> Bucket:
         """A bucket of some of the gradients, with the same options."""
@@ -95,23 +141,51 @@ class Bucket:
 
 # Buckets in flight of optimizers that no longer exist, as when training failed between backward and
 # step. They still write to gradients, and the next optimizer uses the same names.
-_leftovers: list[Handle[Any]] = []
+_leftovers: list[Bucket] = []
 
 
-def leave_over(owner: Any, buckets: list[Bucket]) -> None:
+def short(texts: Sequence[str]) -> str:
+    """The texts, in at most 450 bytes; a digest stands for the rest.
+
+    Names that were not given come first: ranks differ in them, if at all.
+    """
+    whole = ", ".join(sorted(texts, key=_is_given))
+    data = whole.encode()
+    if len(data) <= 450:
+        return whole
+    begin = data[:400].decode(errors="ignore")
+    return f"{begin}... ({len(texts)}, digest {hashlib.sha256(data).hexdigest()[:16]})"
+
+
+def name_tensor(error: Error, bucket: Bucket) -> Error:
+    """The same error, with the name of the tensor that it has the number of."""
+    found = re.search(r" of tensor (\d+)", str(error))
+    if found and int(found[1]) < len(bucket.gradients):
+        error.args = (f"{error}; tensor {found[1]} is {bucket.gradients[int(found[1])].name}",)
+    return error
+
+
+def leave_over(buckets: Iterable[Bucket]) -> None:
+    """Keeps those in flight, whose owner does not wait for them any more."""
+    _leftovers.extend(bucket for bucket in buckets if bucket.handle is not None)
+
+
+def leave_over_at_end(owner: Any, buckets: list[Bucket]) -> None:
     """Keeps the buckets in flight once their owner is collected."""
-
-    def keep() -> None:
-        _leftovers.extend(bucket.handle for bucket in buckets if bucket.handle is not None)
-
-    weakref.finalize(owner, keep).atexit = False
+    weakref.finalize(owner, leave_over, buckets).atexit = False
 
 
 def end_leftovers() -> None:
-    """Waits for the buckets of optimizers that no longer exist, and ignores their errors."""
+    """Waits for the buckets that nobody else waits for, and ignores their errors."""
     while _leftovers:
+        await_quietly(_leftovers.pop())
+
+
+def await_quietly(bucket: Bucket) -> None:
+    """Waits for a bucket in flight, and ignores its error."""
+    if bucket.handle is not None:
         with contextlib.suppress(Error):
-            _leftovers.pop().wait()
+            bucket.handle.wait()
 
 
 def forget_leftovers() -> None:
@@ -122,7 +196,7 @@ def forget_leftovers() -> None:
 def named_pairs(named_parameters: Any) -> list[tuple[str, Parameter]]:
     """The (name, parameter) pairs. Raises InvalidArgumentError for anything else."""
     named = list(named_parameters) if isinstance(named_parameters, Iterable) else [None]
-    if any(not isinstance(pair, tuple) for pair in named):
+    if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in named):
         raise InvalidArgumentError(
             "named_parameters should be a sequence of tuples (name, parameter), usually produced "
             "by model.named_parameters()."
@@ -140,21 +214,71 @@ def parameter_names(
         number = next(_unnamed_optimizers)
         return {p: f"optimizer{number}.{i}" for i, p in enumerate(parameters)}
     named = named_pairs(named_parameters)
-    seen: set[str] = set()
-    doubles = sorted({name for name, _ in named if name in seen or seen.add(name)})  # type: ignore[func-returns-value]
+    _refuse_doubles(named)
+    by_parameter = {p: name for name, p in named}
+    _refuse_unnamed(parameters, by_parameter)
+    return by_parameter
+
+
+def _refuse_doubles(named: Sequence[tuple[str, Parameter]]) -> None:
+    """Raises InvalidArgumentError for a name that several parameters have."""
+    by_name: dict[str, list[Parameter]] = {}
+    for name, parameter in named:
+        by_name.setdefault(name, []).append(parameter)
+    doubles = [
+        f"{name} ({', '.join(map(described, alike))})"
+        for name, alike in sorted(by_name.items())
+        if len(alike) > 1
+    ]
     if doubles:
         raise InvalidArgumentError(
             "Parameter names in named_parameters must be unique. "
-            f"Found duplicates: {', '.join(doubles)}"
+            f"Found duplicates: {_some(doubles)}; for several models, give each name a prefix: "
+            '("encoder." + name, parameter)'
         )
-    by_parameter = {p: name for name, p in named}
-    unnamed = [id(p) for p in parameters if p not in by_parameter]
+
+
+def _refuse_unnamed(parameters: Sequence[Parameter], names: dict[Parameter, str]) -> None:
+    """Raises InvalidArgumentError for parameters without a name."""
+    unnamed = [
+        f"number {place}, {described(parameter)}{_after(place, parameters, names)}"
+        for place, parameter in enumerate(parameters)
+        if parameter not in names
+    ]
     if unnamed:
         raise InvalidArgumentError(
             "named_parameters was specified, but one or more model parameters were not named. "
-            f"Python object ids: {', '.join(map(str, unnamed))}"
+            f"{len(unnamed)} of the optimizer's {len(parameters)} are missing: {_some(unnamed)}; "
+            "pass named_parameters() of every module whose parameters the optimizer has"
         )
-    return by_parameter
+
+
+def _after(place: int, parameters: Sequence[Parameter], names: dict[Parameter, str]) -> str:
+    """The named parameter before this place, which shows the module."""
+    for parameter in reversed(parameters[:place]):
+        if parameter in names:
+            return f" after {names[parameter]}"
+    return ""
+
+
+def _some(texts: Sequence[str], most: int = 5) -> str:
+    more = f"; and {len(texts) - most} more" if len(texts) > most else ""
+    return "; ".join(texts[:most]) + more
+
+
+def described(parameter: Parameter) -> str:
+    """The dtype and shape of a parameter, for errors."""
+    if is_lazy(parameter):
+        return "not initialized yet"
+    return f"{str(parameter.dtype)[6:]}{list(parameter.shape)}"
+
+
+def lazy_error(name: str) -> InvalidArgumentError:
+    """For a parameter of a lazy module that has no shape yet, where one is needed."""
+    return InvalidArgumentError(
+        f"{name} is not initialized yet, as its module is lazy: call the model once, with a batch, "
+        "before this"
+    )
 
 
 def make_buckets(
@@ -216,9 +340,39 @@ def by_compression(bucket: Bucket, compression: Any) -> list[Bucket]:
     return buckets
 
 
+def name_new_ones(
+    names: dict[Parameter, str],
+    parameters: Sequence[Parameter],
+    before: Sequence[Parameter],
+    numbers: Iterator[int],
+) -> None:
+    """Names parameters that an optimizer was given since it had those `before`, in `names`.
+
+    numbers: unused ones. All ranks must give their optimizers the same parameters.
+    """
+    gone = set(before).difference(parameters)
+    for place, parameter in enumerate(parameters):
+        if parameter in names:
+            continue
+        old = before[place] if place < len(before) else None
+        if old is not None and old in gone and old in names:
+            names[parameter] = f"{_original(names.pop(old))}{_REPLACES}{next(numbers)})"
+        else:
+            names[parameter] = f"{_ADDED}{next(numbers)}"
+
+
+def _is_given(text: str) -> bool:
+    return _REPLACES not in text and not text.startswith(_ADDED)
+
+
+def _original(name: str) -> str:
+    """The name of the parameter whose place another one has taken."""
+    return name.partition(_REPLACES)[0]
+
+
 def compression_of(name: str, parameter: Parameter, compression: Any) -> Any:
     """The compression of a parameter's gradient, by DistributedOptimizer's rules."""
-    return for_gradient(trained(name, parameter), compression)
+    return for_gradient(trained(_original(name), parameter), compression)
 
 
 def trained(name: str, parameter: Parameter) -> Trained:
@@ -233,11 +387,18 @@ def trained(name: str, parameter: Parameter) -> Trained:
     )
 
 
+# The memory that a tensor lies in, which lives as long as the result.
+storage_of: Callable[[torch.Tensor], Any] = (
+    torch.Tensor.untyped_storage
+    if hasattr(torch.Tensor, "untyped_storage")  # torch >= 2.0
+    else torch.Tensor.storage
+)
+
+
 def shares_memory(tensor: torch.Tensor) -> bool:
     """True if a tensor is part of a larger storage, whose other tensors share its version."""
-    untyped = hasattr(tensor, "untyped_storage")  # torch >= 2.0
-    storage: Any = tensor.untyped_storage() if untyped else tensor.storage()  # type: ignore[no-untyped-call]
-    return bool(storage.nbytes() != tensor.numel() * tensor.element_size())
+    whole = storage_of(tensor).nbytes()
+    return bool(whole != tensor.numel() * tensor.element_size())
 
 
 def show_zeros(parameter: Any) -> None:
@@ -260,25 +421,23 @@ def show_zeros(parameter: Any) -> None:
 def hook(
     gradient: Gradient,
     owner: Any,
-    on_gradient: Callable[[Any, Gradient], None],
-    on_bucket: Callable[[Any, Bucket], None],
-    each: bool,
+    on_pass: Callable[[Any, Gradient], None],
+    on_count: Callable[[Any, Gradient], None],
 ) -> Any:
     """Counts accumulated gradients.
 
-    It calls on_bucket(owner, bucket) for a bucket's first gradient and for its last. It calls
-    on_gradient(owner, gradient) if more passes follow in this step or one pass is too many, and
-    with `each` for all gradients. Neither keeps the owner alive.
-    Returns an object that the hook lives as long as.
+    It calls on_count(owner, gradient) after a bucket's first gradient and after its last. It calls
+    on_pass(owner, gradient) instead if more passes follow in this step or one pass is too many.
+    Neither keeps the owner alive. Returns an object that the hook lives as long as.
     """
     reference = weakref.ref(owner)
 
     def call(*_: Any) -> None:
         # Thousands of small gradients spend their time here.
-        if each or gradient.passes_left != 1:
+        if gradient.passes_left != 1:
             owner = reference()
             if owner is not None:
-                on_gradient(owner, gradient)
+                on_pass(owner, gradient)
             return
         gradient.passes_left = 0
         bucket = gradient.bucket
@@ -286,7 +445,7 @@ def hook(
         if missing == 0 or missing == bucket.after_first:
             owner = reference()
             if owner is not None:
-                on_bucket(owner, bucket)
+                on_count(owner, gradient)
 
     parameter: Any = gradient.parameter
     if hasattr(parameter, "register_post_accumulate_grad_hook"):

@@ -9,8 +9,8 @@ import torch
 from ronde._errors import InvalidArgumentError
 from ronde._reduce_ops import AVERAGE as Average
 from ronde._reduce_ops import MAX, MIN
-from ronde.torch._adapter import collectives
-from ronde.torch._gradients import Bucket, Gradient
+from ronde.torch._adapter import check_tensors, collectives
+from ronde.torch._gradients import Bucket, Gradient, storage_of
 from ronde.torch._sparse import nothing
 
 
@@ -24,16 +24,19 @@ class Preparing:
     _submit: Any
 
     def _prepared(self, bucket: Bucket) -> tuple[list[torch.Tensor], list[Any]]:
-        """The tensors to send, and their views for the core."""
+        """The tensors to send, and their views for the core: each as it is now."""
         tensors, views = [], []
         in_flight = self._in_flight
+        bucket.memory = memory = []
         for gradient in list(bucket.gradients):
             tensor = gradient.parameter.grad
             if (
                 tensor is None
-                or gradient.like is None
                 or tensor.is_sparse
                 or tensor.dtype is not gradient.dtype
+                or (shape := tensor.shape) != gradient.shape
+                or (code := gradient.code) is None  # of complex numbers
+                or not tensor.is_cpu
                 or not tensor.is_contiguous()
                 or (address := tensor.data_ptr()) in in_flight
             ):
@@ -43,9 +46,9 @@ class Preparing:
                     views.append(None if tensor.is_sparse else collectives.view(tensor))
                 continue
             in_flight[address] = bucket
-            gradient.version = tensor._version
+            gradient.version, gradient.address = tensor._version, address
             tensors.append(tensor)
-            shape, code = gradient.like
+            memory.append(storage_of(tensor))
             views.append((address, shape, code))
         return tensors, views
 
@@ -56,20 +59,22 @@ class Preparing:
         """
         parameter = gradient.parameter
         tensor = parameter.grad
-        if tensor is None:
+        if tensor is None or tensor.shape != parameter.shape:  # made before it had this shape
             return self._absent(gradient)
         if tensor.is_sparse:
             if not self._sparse_as_dense:
                 return self._sparse(gradient, tensor)
             parameter.grad = tensor = tensor.to_dense()
-        elif not tensor.is_contiguous() or tensor.is_conj():
-            parameter.grad = tensor = tensor.resolve_conj().contiguous()
+        elif not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+            parameter.grad = tensor = tensor.resolve_conj().resolve_neg().contiguous()
+        check_gradient(gradient, tensor)
         address = tensor.data_ptr()
         if address and address in self._in_flight:
             parameter.grad = tensor = self._own_copy(gradient, self._in_flight[address])
             address = tensor.data_ptr()
         self._in_flight[address] = gradient.bucket
-        gradient.version = tensor._version
+        gradient.version, gradient.address = tensor._version, address
+        gradient.bucket.memory.append(storage_of(tensor))
         return tensor
 
     def _absent(self, gradient: Gradient) -> torch.Tensor:
@@ -78,7 +83,9 @@ class Preparing:
         if gradient.sparse_dims:
             return nothing(parameter, gradient.sparse_dims)
         zeros = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
-        gradient.version = zeros._version
+        check_gradient(gradient, zeros)
+        gradient.version, gradient.address = zeros._version, zeros.data_ptr()
+        gradient.bucket.memory.append(storage_of(zeros))
         if parameter.requires_grad:  # other ranks may have used it; a frozen one gets no gradient
             parameter.grad = zeros
         return zeros
@@ -112,6 +119,14 @@ class Preparing:
                 )
             other.handle.wait()  # averaging its result once more does not change it
         return gradient.parameter.grad.clone()
+
+
+def check_gradient(gradient: Gradient, tensor: torch.Tensor) -> None:
+    """Raises InvalidArgumentError, with the name, for what this build cannot move."""
+    try:
+        check_tensors([tensor])
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"the gradient of {gradient.name}: {error}") from None
 
 
 def check_optimizer(optimizer: Any, distributed: tuple[type, ...]) -> None:

@@ -9,7 +9,7 @@ import torch
 from ronde._collectives import Call
 from ronde._compression import for_values
 from ronde._described import described
-from ronde._errors import ArgumentTypeError, InvalidArgumentError
+from ronde._errors import ArgumentTypeError, InvalidArgumentError, MismatchError
 from ronde._handle import Handle, mapped
 from ronde._job import ProcessSet, global_process_set
 from ronde._reduce_ops import AVERAGE, SUM
@@ -52,6 +52,11 @@ def sparse_allreduce_async(
     compression: casts (fp16, bf16) apply to the values; other codecs are for dense tensors.
     Raises InvalidArgumentError (a ValueError) for dense tensors, and other operations.
     """
+    return start_sparse(tensor, Call(name, process_set, op), compression)
+
+
+def start_sparse(tensor: torch.Tensor, call: Call, compression: Any) -> Handle[torch.Tensor]:
+    """sparse_allreduce_async(), by the call's name, set, operation and program."""
     if not isinstance(tensor, torch.Tensor):
         raise ArgumentTypeError(f"expected a torch.Tensor, not {type(tensor).__name__}")
     if tensor.layout is not torch.sparse_coo:
@@ -61,18 +66,32 @@ def sparse_allreduce_async(
             f"a sparse COO tensor is needed here, not one of {tensor.layout}; {remedy} "
             f"{'dense ones' if is_dense else 'one'}"
         )
-    if op not in (SUM, AVERAGE):
+    if call.op not in (SUM, AVERAGE):
         raise InvalidArgumentError("sparse tensors can be summed and averaged only")
+    name, process_set, op = call.name, call.process_set, call.op
     source = tensor.detach()
     compression = for_values(compression)
     values, context = compression.compress(source._values())
-    parts = [source._indices().t().contiguous(), values]
+    shape = torch.tensor([tensor.shape], device=values.device)
+    parts = [source._indices().t().contiguous(), values, shape]
 
     def assemble(joined: list[torch.Tensor]) -> torch.Tensor:
+        _check_shapes(name, joined[2])
         places, values = joined[0], compression.decompress(joined[1], context)
         if op == AVERAGE:
             values = values / (process_set.size() or 1)
         return sparse(places.t(), values.to(source.dtype), source.shape).coalesce()
 
     # One operation, so that a rank that submits a dense tensor by this name gets an error.
-    return mapped(collectives.allgather(False, parts, Call(name, process_set)), assemble)
+    sent = Call(name, process_set, program=call.program)
+    return mapped(collectives.allgather(False, parts, sent), assemble)
+
+
+def _check_shapes(name: str | None, shapes: torch.Tensor) -> None:
+    """Raises MismatchError, on all ranks, unless all of them gave tensors of one shape."""
+    for member, shape in enumerate(shapes.tolist()):
+        if shape != shapes[0].tolist():
+            raise MismatchError(
+                f'sparse allreduce "{name}": member 0 gave a tensor of shape '
+                f"{shapes[0].tolist()}, member {member} one of {shape}"
+            )

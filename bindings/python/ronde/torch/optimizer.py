@@ -77,8 +77,17 @@ def DistributedOptimizer(
 def _mixed(distributed: type, optimizer: torch.optim.Optimizer) -> Any:
     """An optimizer of the same class with `distributed` before it."""
     base = type(optimizer)
-    made: Any = type(base.__name__, (distributed, base), {"__module__": base.__module__})
+    body = {"__module__": base.__module__, "__reduce_ex__": _refuse_copies}
+    made: Any = type(base.__name__, (distributed, base), body)
     wrapped = made.__new__(made)
     # Share parameter groups and state, so that existing schedulers see changes.
     wrapped.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
     return wrapped
+
+
+def _refuse_copies(_optimizer: Any, _protocol: Any) -> Any:
+    """Raises TypeError: hooks on this process's parameters cannot be copied."""
+    raise TypeError(
+        "a DistributedOptimizer cannot be pickled or copied: its hooks are on this process's "
+        "parameters. Save optimizer.state_dict(), wrap a new optimizer, and load_state_dict() there"
+    )

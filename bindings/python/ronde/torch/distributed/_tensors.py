@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ronde._errors import InvalidArgumentError
-from ronde.torch._adapter import _CODES, _check_place
+from ronde.torch._adapter import CODES, _check_place
 
 Tensor = torch.Tensor
 # Address, shape and dtype code, as the core takes a tensor.
@@ -28,7 +28,7 @@ def elements(tensor: Tensor) -> Tensor:
 
     For moving elements, not for combining them.
     """
-    if tensor.dtype in _CODES:
+    if tensor.dtype in CODES:
         return tensor
     if tensor.is_complex():
         return torch.view_as_real(tensor)
@@ -37,11 +37,11 @@ def elements(tensor: Tensor) -> Tensor:
 
 def summable(tensor: Tensor, is_sum: bool) -> Tensor:
     """A dense tensor's memory for a reduction. Complex numbers can be added as pairs only."""
-    if tensor.dtype in _CODES:
+    if tensor.dtype in CODES:
         return tensor
     if tensor.is_complex() and is_sum:
         return torch.view_as_real(tensor)
-    allowed = ", ".join(str(dtype)[6:] for dtype in _CODES)
+    allowed = ", ".join(str(dtype)[6:] for dtype in CODES)
     raise InvalidArgumentError(
         f"{tensor.dtype} cannot be combined like this; allowed: {allowed}, and complex types for "
         "sums and averages"
@@ -50,7 +50,7 @@ def summable(tensor: Tensor, is_sum: bool) -> Tensor:
 
 def view(tensor: Tensor) -> View:
     """A dense tensor of a known dtype, as it is."""
-    return tensor.data_ptr(), tuple(tensor.shape), _CODES[tensor.dtype]
+    return tensor.data_ptr(), tuple(tensor.shape), CODES[tensor.dtype]
 
 
 def rows(tensor: Tensor, count: int) -> View:
@@ -59,7 +59,7 @@ def rows(tensor: Tensor, count: int) -> View:
     The rows keep the tensor's shape if possible, so that ranks compare it.
     """
     shape = (1, *tensor.shape) if count == 1 else (count, tensor.numel() // count)
-    return tensor.data_ptr(), shape, _CODES[tensor.dtype]
+    return tensor.data_ptr(), shape, CODES[tensor.dtype]
 
 
 def restore(target: Tensor, used: Tensor) -> None:
