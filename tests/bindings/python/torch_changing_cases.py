@@ -388,3 +388,46 @@ def case_missing_and_double_names_are_shown_by_shape():
     double = r"Found duplicates: x \(float32\[6, 4\], float32\[6\]\); .* give each name a prefix"
     with pytest.raises(ValueError, match=double):
         hvd.DistributedOptimizer(inner, [("x", p) for _, p in named[:2]] + named[2:])
+
+
+def case_lazy_modules_cannot_be_broadcast_before_they_have_a_shape():
+    model = nn.Sequential(nn.LazyLinear(4))
+    for give in (model, model.state_dict(), model.named_parameters()):
+        with pytest.raises(
+            ValueError, match=r"0\.\w+ is not initialized yet.* call the model once"
+        ):
+            hvd.broadcast_parameters(give, 0)
+    with pytest.raises(ValueError, match=r"the model's 0\.weight is not initialized yet"):
+        hvd.elastic.TorchState(model=model)
+    if hvd.rank() == 0:
+        model(torch.ones(2, 3))
+    with pytest.raises(ronde.MismatchError, match="not initialized yet"):
+        hvd.broadcast_parameters(model, 0)
+
+
+def case_states_give_resized_models_their_shape_back():
+    model = net()
+    state = hvd.elastic.TorchState(model=model)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model[2].weight.data, model[2].bias.data = torch.ones(9, 6), torch.ones(9)
+    state.restore()
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    model[2].weight.data, model[2].bias.data = torch.ones(1, 6), torch.ones(1)
+    state.save()
+    model[2].weight.data.zero_()
+    state.restore()
+    assert torch.equal(model[2].weight, torch.ones(1, 6))
+
+
+def case_one_bit_adam_refuses_parameters_that_its_state_is_not_for():
+    weight, later = nn.Parameter(torch.ones(40, 4)), nn.Parameter(torch.ones(2))
+    optimizer = hvd.OneBitAdam([("table", weight)], warmup_steps=2)
+    step(optimizer, lambda: weight.sum() * hvd.rank())
+    weight.data = torch.ones(50, 4)
+    with pytest.raises(ValueError, match=r"table is float32\[50, 4\], but its state is .*40, 4"):
+        step(optimizer, lambda: weight.sum() * hvd.rank())
+    del optimizer.state[weight]
+    step(optimizer, lambda: weight.sum() * hvd.rank())
+    optimizer.add_param_group({"params": [later], "steps": 2})
+    with pytest.raises(ValueError, match=r"added\.1 came when the variance was frozen"):
+        step(optimizer, lambda: weight.sum() * hvd.rank() + later.sum())

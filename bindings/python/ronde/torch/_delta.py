@@ -21,8 +21,8 @@ from ronde._job import mark_step
 from ronde._reduce_ops import ADASUM
 from ronde._rules import is_ruled
 from ronde.torch._adapter import collectives
-from ronde.torch._gradients import Parameter, lazy_error, name_new_ones, parameter_names
-from ronde.torch._watching import is_trained
+from ronde.torch._gradients import Parameter, name_new_ones, parameter_names
+from ronde.torch._watching import is_trained, lazy_error
 
 
 class DeltaOptimizer(torch.optim.Optimizer):

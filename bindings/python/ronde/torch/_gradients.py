@@ -273,14 +273,6 @@ def described(parameter: Parameter) -> str:
     return f"{str(parameter.dtype)[6:]}{list(parameter.shape)}"
 
 
-def lazy_error(name: str) -> InvalidArgumentError:
-    """For a parameter of a lazy module that has no shape yet, where one is needed."""
-    return InvalidArgumentError(
-        f"{name} is not initialized yet, as its module is lazy: call the model once, with a batch, "
-        "before this"
-    )
-
-
 def make_buckets(
     gradients: Sequence[Gradient], groups: Sequence[Sequence[Parameter]] | int | None
 ) -> list[Bucket]:

@@ -13,12 +13,22 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
+from ronde._errors import InvalidArgumentError
+
 Parameter = torch.Tensor
 
 
 def is_trained(parameter: Parameter) -> bool:
     """True if backward can make a gradient for it."""
     return parameter.requires_grad and not is_lazy(parameter)
+
+
+def lazy_error(name: str) -> InvalidArgumentError:
+    """For a parameter of a lazy module that has no shape yet, where one is needed."""
+    return InvalidArgumentError(
+        f"{name} is not initialized yet, as its module is lazy: call the model once, with a batch, "
+        "before this"
+    )
 
 
 class Watched:

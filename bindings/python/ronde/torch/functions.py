@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.parameter import is_lazy
 
 from ronde import _numpy
 from ronde._described import described
@@ -18,6 +19,7 @@ from ronde._job import ProcessSet, global_process_set, rank, size
 from ronde._objects import allgather_object, broadcast_object, broadcast_pickle
 from ronde._pickling import pickled
 from ronde.torch._optimizer_state import TensorsApart, put_state
+from ronde.torch._watching import lazy_error
 from ronde.torch.mpi_ops import broadcast_async_
 
 __all__ = [
@@ -44,6 +46,9 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
     named = _named_values(params)
     with _one_thread:
         _check_alike(named, root_rank)
+        for name, value in named:
+            if is_lazy(value):
+                raise lazy_error(name or "a parameter")
         pairs = [
             (name and f"parameter.{name}", value)
             for name, value in named
@@ -90,7 +95,9 @@ def _check_alike(named: list[tuple[str | None, Any]], root_rank: int) -> None:
 
 
 def _described(name: str | None, value: Any) -> str:
-    if isinstance(value, torch.Tensor):
+    if is_lazy(value):
+        kind = "not initialized yet"
+    elif isinstance(value, torch.Tensor):
         kind = f"{str(value.dtype)[6:]}{list(value.shape)}"
     elif isinstance(value, (bool, int, float, complex, str, torch.dtype, torch.Size)):
         kind = repr(value)

@@ -6,6 +6,7 @@ frozen variance. The elements of a block then have similar magnitudes, so signs 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -21,7 +22,8 @@ from ronde._errors import ArgumentTypeError, InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set
 from ronde._rules import checked
 from ronde.torch._adapter import collectives
-from ronde.torch._gradients import named_pairs, trained
+from ronde.torch._gradients import described, name_new_ones, named_pairs, trained
+from ronde.torch._watching import is_trained
 from ronde.torch.compression import Compression
 from ronde.torch.mpi_ops import Average
 
@@ -73,6 +75,8 @@ class OneBitAdam(torch.optim.Optimizer):
             check("betas", betas, 0 <= beta < 1, "from 0 to below 1")
         pairs = named_pairs(named_parameters)
         self._names = {parameter: name for name, parameter in pairs}
+        self._known = list(self._names)
+        self._numbers = itertools.count(1)  # of names for parameters that come later
         warn_of_idle(compression, self._names.values())
         self._compression = checked(compression)
         self._wires: dict[Parameter, str] = {}  # steps since the variance is frozen
@@ -95,6 +99,9 @@ class OneBitAdam(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        name_new_ones(self._names, parameters, self._known, self._numbers)
+        self._known = parameters
         for group in self.param_groups:
             self._step_group(group)
         return loss
@@ -108,8 +115,10 @@ class OneBitAdam(torch.optim.Optimizer):
         frozen = group["steps"] >= group["warmup_steps"]
         make = self._momentum if frozen else self._gradient
         handles = []
+        for parameter in filter(is_trained, group["params"]):
+            self._refuse_unfit(parameter, frozen)
         for place, parameter in enumerate(group["params"]):
-            if parameter.requires_grad:
+            if is_trained(parameter):
                 given = make(group, parameter)
                 handles.append((parameter, self._average(parameter, given, frozen, -place)))
         averages = [(parameter, handle.wait()[0]) for parameter, handle in handles]
@@ -120,9 +129,26 @@ class OneBitAdam(torch.optim.Optimizer):
         for parameter, average in averages:
             update(group, parameter, average)
 
+    def _refuse_unfit(self, parameter: Parameter, frozen: bool) -> None:
+        """Raises InvalidArgumentError for a parameter that is another than its state is for."""
+        name, state = self._names[parameter], self.state.get(parameter)
+        if not state:
+            if frozen:
+                raise InvalidArgumentError(
+                    f"{name} came when the variance was frozen, so it has none and would never "
+                    "change; make a new OneBitAdam, which warms up again"
+                )
+            return
+        now, before = described(parameter), described(state["exp_avg"])
+        if now != before:
+            raise InvalidArgumentError(
+                f"{name} is {now}, but its state is {before}; make a new OneBitAdam, or delete "
+                "optimizer.state[parameter] while it warms up"
+            )
+
     def _average(self, parameter: Parameter, given: Any, frozen: bool, priority: int) -> Any:
         """Starts averaging over ranks. The momentum has its own name."""
-        name, wire = self._names.get(parameter, f"parameter{-priority}"), ""
+        name, wire = self._names[parameter], ""
         if frozen:
             if parameter not in self._wires:
                 one = trained(name, parameter)

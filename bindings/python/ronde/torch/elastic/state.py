@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from ronde._copies import Copies, Part
 from ronde._errors import InvalidArgumentError
@@ -16,6 +17,7 @@ from ronde._nested import Keep, copied
 from ronde._samplers import ExactSampler
 from ronde.common.elastic import ObjectState
 from ronde.torch._optimizer_state import put_state
+from ronde.torch._watching import lazy_error
 from ronde.torch.elastic import _dcp
 from ronde.torch.elastic.sampler import ElasticSampler
 from ronde.torch.functions import (
@@ -137,6 +139,21 @@ class _CopyingHandler(StateHandler):
 
 class ModelStateHandler(_CopyingHandler):
     """Parameters and buffers of a module."""
+
+    def _take(self, keep: Keep) -> Any:
+        for name, value in self.value.state_dict(keep_vars=True).items():
+            if is_lazy(value):
+                raise lazy_error(f"the model's {name}")
+        return super()._take(keep)
+
+    def _put(self, saved: Any) -> None:
+        """Gives back their shapes to parameters that were resized since the copy."""
+        for name, value in self.value.state_dict(keep_vars=True).items():
+            before = saved.get(name)
+            if isinstance(before, torch.Tensor) and value.shape != before.shape:
+                value.data = value.data.new_empty(before.shape)
+                value.grad = None
+        super()._put(saved)
 
     def sync(self) -> None:
         """Broadcasts all tensors, in place."""
