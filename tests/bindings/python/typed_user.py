@@ -171,6 +171,13 @@ def model() -> None:
     optimizer = hvd.DistributedOptimizer(
         optimizer, layers.named_parameters(), op=hvd.Average, compression=hvd.Compression.bf16
     )
+    sgd = torch.optim.SGD(layers.parameters(), lr=0.1)
+    sgd = hvd.DistributedOptimizer(sgd, layers.named_parameters(), num_groups=2)
+    sgd.synchronize()
+    sgd.set_weight(32)
+    with sgd.skip_synchronize():
+        sgd.step()
+    hvd.DistributedOptimizer(torch.optim.LBFGS(layers.parameters())).synchronize()
     hvd.broadcast_parameters(layers.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     other = hvd.OneBitAdam(layers.named_parameters(), lr=1e-3)

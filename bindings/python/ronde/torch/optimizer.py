@@ -16,9 +16,11 @@ from ronde.torch._averaging import AveragingOptimizer
 from ronde.torch._delta import DeltaOptimizer
 from ronde.torch._gradients import Parameter
 from ronde.torch._preparing import check_optimizer
+from ronde.torch._wrapped_types import typed
 from ronde.torch.compression import Compression
 
 
+@typed
 @described
 def DistributedOptimizer(
     optimizer: torch.optim.Optimizer,
