@@ -84,7 +84,8 @@ class GradientOptions:
     process_set: ProcessSet = global_process_set
     scale_local_gradients: bool = True
     weight: Any = None  # of this rank in the average; None: all ranks count alike
-    local: set[Any] = dataclasses.field(default_factory=set)  # keys of variables not averaged
+    # Variables that are not averaged, by key. They are kept: a later one could get the same id.
+    local: dict[Any, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises for values that are invalid or exclude each other."""
@@ -134,7 +135,7 @@ class GradientOptions:
 
     def add_local(self, source: Any) -> None:
         """Excludes these variables (or a layer's) from averaging."""
-        self.local.update(map(self.key, trainable(source)))
+        self.local.update({self.key(one): one for one in trainable(source)})
 
     def look_at_rules(self, names: Iterable[str]) -> None:
         """Warns at the first call of compression rules that match no variable's name."""

@@ -9,6 +9,7 @@ import pytest
 import ronde
 import ronde.torch as hvd
 import torch
+from ronde._gradients import GradientOptions
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
@@ -431,3 +432,12 @@ def case_one_bit_adam_refuses_parameters_that_its_state_is_not_for():
     optimizer.add_param_group({"params": [later], "steps": 2})
     with pytest.raises(ValueError, match=r"added\.1 came when the variance was frozen"):
         step(optimizer, lambda: weight.sum() * hvd.rank() + later.sum())
+
+
+def case_a_variable_is_not_taken_for_a_local_one_that_is_gone():
+    class Variable:
+        pass
+
+    options = GradientOptions()
+    options.add_local(Variable())
+    assert GradientOptions.key(Variable()) not in options.local  # Python uses its address again
