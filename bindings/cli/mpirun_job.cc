@@ -34,7 +34,9 @@ Status check_mpi_args(const RunRequest& request) {
 Status start_through_mpirun(const RunRequest& request, LaunchOptions& options) {
   RONDE_RETURN_IF_ERROR(check_mpi_args(request));
   if (request.backend != "mpi") return {};
-  options.mpirun_kind = installed_mpirun();
+  const auto kind = installed_mpirun();
+  if (!kind.ok()) return kind.status().with_context("--backend mpi");
+  options.mpirun_kind = *kind;
   MpirunSpec spec{.hosts = options.hosts,
                   .command = options.command,
                   .ssh = options.ssh,

@@ -34,9 +34,10 @@ std::string last_line(int fd) {
 
 /// Why mpirun cannot start a program here; ok where it can.
 Status try_mpirun() {
+  RONDE_ASSIGN_OR_RETURN(const MpirunKind kind, installed_mpirun());
   RONDE_ASSIGN_OR_RETURN(Pipe output, make_pipe());
   ChildSpec spec;
-  spec.command = plain_mpirun(installed_mpirun());
+  spec.command = plain_mpirun(kind);
   spec.command.insert(spec.command.end(), {"-np", "1", "true"});
   spec.death_signal = SIGKILL;
   spec.output = spec.error = output.write.get();

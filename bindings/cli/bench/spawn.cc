@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "bindings/cli/bench/worker.h"
+#include "bindings/cli/command_line.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/process.h"
@@ -71,9 +72,9 @@ class Children {
   std::vector<pid_t> running_;
 };
 
-ChildSpec mpirun_spec(const std::vector<std::string>& command, int np) {
+ChildSpec mpirun_spec(MpirunKind kind, const std::vector<std::string>& command, int np) {
   ChildSpec spec;
-  spec.command = plain_mpirun(installed_mpirun());
+  spec.command = plain_mpirun(kind);
   spec.command.insert(spec.command.end(), {"-np", fmt::to_string(np)});
   spec.command.insert(spec.command.end(), command.begin(), command.end());
   return spec;
@@ -84,7 +85,9 @@ ChildSpec mpirun_spec(const std::vector<std::string>& command, int np) {
 int spawn_ranks(const std::vector<std::string>& command, int np, bool by_mpirun) {
   Children children;
   if (by_mpirun) {
-    const int failure = children.start(mpirun_spec(command, np));
+    const auto kind = installed_mpirun();
+    if (!kind.ok()) exit_usage("ronde bench", kind.status());
+    const int failure = children.start(mpirun_spec(*kind, command, np));
     return failure != 0 ? failure : children.wait();
   }
   ChildSpec spec;

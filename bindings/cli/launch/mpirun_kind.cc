@@ -37,16 +37,21 @@ MpirunKind mpirun_kind_of(std::string_view version) {
                                                       : MpirunKind::kOpenMpi5;
 }
 
-MpirunKind installed_mpirun() {
+Result<MpirunKind> installed_mpirun() {
   auto output = make_pipe();
-  if (!output.ok()) return MpirunKind::kOpenMpi4;
+  RONDE_RETURN_IF_ERROR(output.status());
   ChildSpec spec;
   spec.command = {"mpirun", "--version"};
   spec.death_signal = SIGKILL;  // Ctrl-C ends this process alone
   spec.output = output->write.get();
   const StartedChild child = start_child(spec);
   output->write.reset();
-  if (child.pid < 0) return MpirunKind::kOpenMpi4;  // its start fails again, with an error
+  if (child.pid < 0) {
+    return Status(Code::kUnavailable,
+                  child.failure.text +
+                      ", which starts ranks that use MPI: install Open MPI or MPICH "
+                      "(openmpi-bin in Debian and Ubuntu)");
+  }
   const MpirunKind kind = mpirun_kind_of(read_all(output->read.get()));
   ::waitpid(child.pid, nullptr, 0);
   return kind;

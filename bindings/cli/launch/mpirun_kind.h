@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "core/base/status.h"
+
 namespace ronde {
 
 enum class MpirunKind {
@@ -15,6 +17,7 @@ enum class MpirunKind {
 MpirunKind mpirun_kind_of(std::string_view version);
 
 /// The kind of the mpirun that is first on PATH. Blocks until it has printed its version.
-MpirunKind installed_mpirun();
+/// Errors: kUnavailable with a remedy where there is none.
+Result<MpirunKind> installed_mpirun();
 
 }  // namespace ronde

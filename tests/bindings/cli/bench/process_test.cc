@@ -64,6 +64,16 @@ TEST_CASE("peers that are not there are left out, with a line for each") {
   CHECK(finished.out.find("memcpy") != std::string::npos);
 }
 
+TEST_CASE("MPI that was asked for by name and is not there has no substitute") {
+  for (const char* command : {"bench --backend mpi --sizes 4", "run --backend mpi true"}) {
+    const std::string job = fmt::format("PATH=/nowhere {} {}", RONDE_PROGRAM, command);
+    const Finished finished = Program({"/bin/sh", "-c", job}).wait();
+    CHECK(finished.status == 2);
+    CHECK(finished.err.find("cannot run \"mpirun\": No such file or directory, which starts ranks "
+                            "that use MPI: install Open MPI") != std::string::npos);
+  }
+}
+
 TEST_CASE("output that cannot be written is refused before anything starts") {
   const std::string folder = std::filesystem::temp_directory_path().string();
   for (const char* option : {"--json", "--tune", "--timeline"}) {
