@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -84,6 +85,7 @@ def _mixed(distributed: type, optimizer: torch.optim.Optimizer) -> Any:
     wrapped = made.__new__(made)
     # Share parameter groups and state, so that existing schedulers see changes.
     wrapped.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
+    _tell_schedulers(optimizer)
     return wrapped
 
 
@@ -93,3 +95,17 @@ def _refuse_copies(_optimizer: Any, _protocol: Any) -> Any:
         "a DistributedOptimizer cannot be pickled or copied: its hooks are on this process's "
         "parameters. Save optimizer.state_dict(), wrap a new optimizer, and load_state_dict() there"
     )
+
+
+def _tell_schedulers(optimizer: Any) -> None:
+    """Lets schedulers made before know of steps: torch warns of one that finds none."""
+    if not hasattr(optimizer, "register_step_post_hook"):  # torch < 2.0
+        return
+    reference = weakref.ref(optimizer)
+
+    def note(*_: Any) -> None:
+        plain = reference()
+        if plain is not None:
+            plain._opt_called = True
+
+    optimizer.register_step_post_hook(note)  # the wrapped optimizer shares the hooks
