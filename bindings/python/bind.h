@@ -52,5 +52,6 @@ void bind_call_site(pybind11::module_& module);
 void bind_codecs(pybind11::module_& module);
 void bind_elastic(pybind11::module_& module);
 void bind_commit_store(pybind11::module_& module);
+void bind_fingerprint(pybind11::module_& module);
 
 }  // namespace ronde::python

@@ -79,5 +79,6 @@ PYBIND11_MODULE(_core, module) {
   bind_codecs(module);
   bind_elastic(module);
   bind_commit_store(module);
+  bind_fingerprint(module);
   bind_c_api(module);
 }

@@ -203,6 +203,12 @@ void bind_runtime(py::module_& module) {
                   "do others for ranks that are gone.")
       .def("shutdown", &shut_down, py::arg("why") = "",
            "Leaves the job; `why` is told to the ranks that still wait for this one.")
+      .def(
+          "setting",
+          [](const Runtime& runtime, const std::string& name) {
+            return setting_value(runtime.config(), name);
+          },
+          py::arg("name"), "The value of a setting in this job; empty if there is no such setting.")
       .def("rank", &Runtime::rank)
       .def("size", &Runtime::size)
       .def("local_rank", [](const Runtime& runtime) { return runtime.place().local_rank; })

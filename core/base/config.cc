@@ -99,6 +99,10 @@ std::vector<Setting> data_settings() {
       flag({"RONDE_DETERMINISTIC", "", "0/1",
             "results have the same bits with any fusion, algorithm and backend"},
            &Config::deterministic),
+      one_of({"RONDE_CHECK_FIRST_STEP", "", "what",
+              "what happens where parameters differ between ranks at the first step, the same on "
+              "all ranks: warn, on rank 0; error, on all ranks; off: they are not compared"},
+             &Config::check_first_step, {"warn", "error", "off"}),
       size({"RONDE_FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", "bytes",
             "largest fused operation; 0: no fusion"},
            &Config::fusion_threshold_bytes),

@@ -45,6 +45,7 @@ struct Config {
   std::size_t compression_error_steps = 0;  ///< Between measurements of it; 0 never measures it.
   std::string single_copy = "auto";         ///< "auto", "always" or "never"; ranks may differ.
   bool deterministic = false;
+  std::string check_first_step = "warn";  ///< Of ranks whose parameters differ; "error" or "off".
   std::size_t fusion_threshold_bytes = std::size_t{128} << 20;
   std::size_t partition_bytes = std::size_t{16} << 20;  ///< Larger bundles run in pieces; 0: whole.
   std::size_t inline_bytes = std::size_t{1} << 20;  ///< Larger bundles go to the queue's thread.

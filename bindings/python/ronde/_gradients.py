@@ -13,11 +13,17 @@ from ronde._arguments import check_reduce_op
 from ronde._codecs import NoneCompressor
 from ronde._compression import warn_of_idle
 from ronde._errors import InvalidArgumentError
+from ronde._first_step import FirstStep
 from ronde._job import ProcessSet, global_process_set
 from ronde._reduce_ops import AVERAGE
 from ronde._rules import checked
 
 T = TypeVar("T")
+
+_BROADCAST = (
+    "call hvd.broadcast_variables(model.variables, root_rank=0), or give fit() "
+    "hvd.callbacks.BroadcastGlobalVariablesCallback(0),"
+)
 
 # A small gradient's operation costs more than its transfer, so neighbours are fused up to these
 # bytes and numbers. A few gradients are not worth it, and errors then name the one gradient.
@@ -92,6 +98,8 @@ class GradientOptions:
         self._looked = False
         check(process_set=self.process_set)
         check(gradient_predivide_factor=self.gradient_predivide_factor, num_groups=self.num_groups)
+        self.watched = False  # fit() makes the check
+        self.first_step = FirstStep(self.process_set, _BROADCAST, calls=2)
         check_reduce_op(self.op)
         checked(self.compression)
         if self.gradient_predivide_factor != 1.0 and self.op != AVERAGE:

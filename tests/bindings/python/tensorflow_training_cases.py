@@ -3,6 +3,7 @@
 import tempfile
 import warnings
 from pathlib import Path
+from unittest import mock
 
 import keras
 import numpy as np
@@ -12,6 +13,7 @@ import ronde.keras
 import ronde.tensorflow as hvd
 import ronde.tensorflow.keras as hvk
 import tensorflow as tf
+from ronde import _first_step
 from ronde.keras._variables_call import CallableList
 
 
@@ -298,6 +300,87 @@ def case_a_model_that_is_not_distributed_is_a_warning_on_rank_0_once():
     assert all("plain SGD: each rank trains" in text for text in said)
     assert all("hvd.DistributedOptimizer(SGD(...))" in text for text in said)
     assert not warnings_of(small_model(), "sgd")
+
+
+def said_of_first_steps(train):
+    """What the check of the first steps says on this rank."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        train()
+    return [str(one.message) for one in seen if "train different models" in str(one.message)]
+
+
+def fit_of(model, callbacks=(), **options):
+    optimizer = hvk.DistributedOptimizer(keras.optimizers.SGD(0.1))
+    model.compile(optimizer, "mse", **options)
+    data = batch_of(hvd.rank(), rows=12)
+    return lambda: model.fit(*data, batch_size=4, epochs=2, verbose=0, callbacks=list(callbacks))
+
+
+def tape_loop(model):
+    def train():
+        x, y = batch_of(hvd.rank())
+        for _ in range(3):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((model(x) - y) ** 2)
+            hvd.DistributedGradientTape(tape).gradient(loss, model.trainable_variables)
+
+    return train
+
+
+def optimizer_loop(model):
+    optimizer = hvk.DistributedOptimizer(keras.optimizers.SGD(0.1))
+
+    def train():
+        for _ in range(3):
+            gradients = [tf.ones_like(v) for v in model.trainable_variables]
+            optimizer.apply(gradients, model.trainable_variables)
+
+    return train
+
+
+def case_ranks_that_forgot_to_broadcast_are_one_warning_on_rank_0():
+    loops = [
+        fit_of,
+        lambda model: fit_of(model, run_eagerly=True),
+        tape_loop,
+        optimizer_loop,
+    ]
+    for loop in loops:
+        said = said_of_first_steps(loop(small_model(seed=hvd.rank())))
+        assert len(said) == (hvd.rank() == 0)
+        for text in said:
+            assert 'kernel" (float32[3, 5]) has another value on rank' in text
+            assert "BroadcastGlobalVariablesCallback(0)" in text
+        for _ in range(hvd.rank()):  # Keras counts the names of its layers
+            small_model()
+        assert not said_of_first_steps(loop(small_model(seed=0)))
+
+
+def case_ranks_that_broadcast_before_or_after_the_first_step_are_no_warning():
+    callback = hvk.callbacks.BroadcastGlobalVariablesCallback(0)
+    assert not said_of_first_steps(fit_of(small_model(seed=hvd.rank()), [callback]))
+    keras.utils.set_random_seed(hvd.rank())
+    unbuilt = keras.Sequential([keras.layers.Dense(1)])
+    assert not said_of_first_steps(fit_of(unbuilt, [callback]))
+
+
+def case_variables_of_this_rank_alone_are_not_compared():
+    model = small_model(seed=0)
+    model.layers[0].kernel.assign_add(tf.fill([3, 5], float(hvd.rank())))
+    optimizer = keras.optimizers.SGD(0.1)
+    partial = hvk.PartialDistributedOptimizer(optimizer, local_layers=[model.layers[0]])
+    model.compile(partial, "mse")
+    data = batch_of(0, rows=12)
+    assert not said_of_first_steps(lambda: model.fit(*data, batch_size=4, verbose=0))
+
+
+def case_the_first_steps_error_is_the_same_on_all_ranks():
+    train = fit_of(small_model(seed=hvd.rank()))
+    ends = mock.patch.object(_first_step, "_mode", return_value="error")
+    said = r'kernel" \(float32\[3, 5\]\) has another'
+    with ends, pytest.raises(ronde.MismatchError, match=said):
+        train()
 
 
 def case_a_model_that_is_built_by_its_first_batch_is_broadcast_after_it():

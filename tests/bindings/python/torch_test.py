@@ -17,6 +17,7 @@ FILES = (
     "torch_float8_cases.py",
     "torch_weight_cases.py",
     "torch_state_cases.py",
+    "torch_first_step_cases.py",
     "torch_adasum_cases.py",
 )
 

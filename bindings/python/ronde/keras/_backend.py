@@ -22,6 +22,11 @@ def name() -> str:
     return backend
 
 
+def runs_eagerly() -> bool:
+    """False while TensorFlow traces a graph."""
+    return bool(name() == "torch" or importlib.import_module("tensorflow").executing_eagerly())
+
+
 def _module(of_tensorflow: str, of_torch: str) -> Any:
     """The module for the backend. The other framework may not be installed."""
     return importlib.import_module(of_tensorflow if name() == "tensorflow" else of_torch)

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from ronde._errors import UnsupportedError
-from ronde.keras import _backend
+from ronde.keras import _backend, _watched_steps
 
 
 @functools.cache
@@ -26,6 +26,23 @@ def install() -> None:
         prepare(model, options.get("jit_compile", "auto"))
 
     owner.compile = compile
+    _install_watch()
+
+
+def _install_watch() -> None:
+    """Makes train functions of distributed models check their second step."""
+    owner: Any = next(c for c in keras.Model.__mro__ if "make_train_function" in vars(c))
+    original = owner.make_train_function
+
+    @functools.wraps(original)
+    def make_train_function(model: Any, *arguments: Any, **options: Any) -> Any:
+        made = original(model, *arguments, **options)
+        sending = getattr(model.optimizer, "_ronde", None)
+        if sending is not None:
+            _watched_steps.watch(model, sending)
+        return made
+
+    owner.make_train_function = make_train_function
 
 
 def prepare(model: Any, jit_compile: Any = "auto") -> None:

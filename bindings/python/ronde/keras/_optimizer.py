@@ -13,7 +13,7 @@ from ronde._gradients import check_passes
 from ronde._job import ProcessSet, global_process_set
 from ronde._reduce_ops import ADASUM
 from ronde._reduce_ops import AVERAGE as Average
-from ronde.keras import _backend
+from ronde.keras import _backend, _watched_steps
 
 Variables = Sequence[Any]
 
@@ -30,6 +30,7 @@ class _Distributed:
         variables = self._trainable_variables
         if trainable_variables is not None:
             variables = list(trainable_variables)
+        _watched_steps.look(self._ronde, variables)
         if self.gradient_accumulation_steps:
             pairs = [(g, v) for g, v in zip(grads, variables) if g is not None]
             self.__dict__["_ronde_variables"] = [v for _, v in pairs]

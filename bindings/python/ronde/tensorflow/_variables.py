@@ -23,6 +23,11 @@ def key(variable: Any) -> Any:
     return behind.ref() if hasattr(behind, "ref") else id(behind)
 
 
+def name_of(variable: Any) -> str:
+    """The path of a Keras variable, the name of another one."""
+    return str(getattr(variable, "path", None) or variable.name)
+
+
 def check(variables: Any) -> list[Any]:
     """The tf.Variables. Raises InvalidArgumentError for one that is not built, or no variable."""
     given_ones = list(variables)

@@ -9,11 +9,12 @@ import keras
 import tensorflow as tf
 
 from ronde._errors import InvalidArgumentError
+from ronde._first_step import fact
 from ronde._job import ProcessSet, global_process_set
 from ronde._reduce_ops import AVERAGE as Average
 from ronde.tensorflow._gradients import Options
 from ronde.tensorflow._tracing import as_written
-from ronde.tensorflow._variables import key
+from ronde.tensorflow._variables import key, name_of, native
 from ronde.tensorflow.compression import Compression
 
 __all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
@@ -40,6 +41,7 @@ class _DistributedGradientTape(tf.GradientTape):  # type: ignore[misc]
         if isinstance(use_generic_names, tf.UnconnectedGradients):  # TensorFlow's fourth argument
             named["unconnected_gradients"] = use_generic_names
         gradients = super().gradient(target, sources, output_gradients, **named)
+        _look_at_first_step(self._ronde, tf.nest.flatten(sources))
         flat = tf.nest.flatten(gradients, expand_composites=False)
         reduced = self._ronde.reduce(flat, tf.nest.flatten(sources))
         return tf.nest.pack_sequence_as(sources, reduced)
@@ -63,6 +65,22 @@ class _DistributedGradientTape(tf.GradientTape):  # type: ignore[misc]
             [pair for pair, here in zip(pairs, local) if here],
             [pair for pair, here in zip(pairs, local) if not here],
         )
+
+
+def _look_at_first_step(options: Options, sources: Sequence[Any]) -> None:
+    """Checks in the second eager call that the variables are alike on all ranks.
+
+    Each step has a tape of its own, so the first variable keeps the count.
+    """
+    if options.alone or not tf.executing_eagerly():
+        return
+    shared = [source for source in sources if key(source) not in options.local]
+    variables = [(name_of(s), native(s)) for s in shared if isinstance(native(s), tf.Variable)]
+    if not variables:
+        return
+    first = variables[0][1].__dict__.setdefault("_ronde_first_step", options.first_step)
+    if first.pending:
+        first.check(lambda: (fact(name, variable.numpy()) for name, variable in variables))
 
 
 @as_written

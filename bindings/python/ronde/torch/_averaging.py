@@ -21,6 +21,7 @@ from ronde._handle import Handle, together
 from ronde._job import mark_pass, mark_step, on_epoch
 from ronde._reduce_ops import AVERAGE as Average
 from ronde.torch._adapter import collectives
+from ronde.torch._facts import facts, first_step
 from ronde.torch._flat import FlatBucket, flatten_plain, watch_incoming
 from ronde.torch._gradients import (
     Bucket,
@@ -74,6 +75,7 @@ class AveragingOptimizer(Preparing, torch.optim.Optimizer):
         self.process_set = process_set = options.process_set
         self._should_synchronize = True
         self._synchronized = False
+        self._first_step = first_step(process_set)
         self._call_site = _core.call_site()
         self.backward_passes_per_step = backward_passes_per_step
         set_id(process_set)
@@ -321,9 +323,12 @@ class AveragingOptimizer(Preparing, torch.optim.Optimizer):
         self._in_flight.clear()
         for gradient in self._gradients.values():
             gradient.passes_left = self.backward_passes_per_step
-        self._synchronized = not problems
+        self._synchronized = False
         if problems:
             raise problems[0]
+        if self._first_step.pending:
+            self._first_step.check(lambda: facts(self._parameters(), self._parameter_names))
+        self._synchronized = True
         mark_step()
         self._mark_pass("update")
 

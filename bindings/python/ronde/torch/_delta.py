@@ -21,6 +21,7 @@ from ronde._job import mark_step
 from ronde._reduce_ops import ADASUM
 from ronde._rules import is_ruled
 from ronde.torch._adapter import collectives
+from ronde.torch._facts import facts, first_step
 from ronde.torch._gradients import Parameter, name_new_ones, parameter_names
 from ronde.torch._watching import is_trained, lazy_error
 
@@ -45,6 +46,7 @@ class DeltaOptimizer(torch.optim.Optimizer):
         self._compression = _compressor(options.compression)
         self.process_set = options.process_set
         self._call_site = _core.call_site()
+        self._first_step = first_step(self.process_set)
         set_id(self.process_set)
         self._check_types([p for p in self._known if p.requires_grad])
 
@@ -76,6 +78,8 @@ class DeltaOptimizer(torch.optim.Optimizer):
         if closure is not None:
             self._refuse_lazy()
         self._check_types(parameters)
+        if self._first_step.pending:
+            self._first_step.check(lambda: facts(parameters, self._parameter_names))
         before = [p.detach().clone() for p in parameters]
         result = super().step(closure)
         with torch.no_grad():

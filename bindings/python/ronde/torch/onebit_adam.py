@@ -22,6 +22,7 @@ from ronde._errors import ArgumentTypeError, InvalidArgumentError
 from ronde._job import ProcessSet, global_process_set
 from ronde._rules import checked
 from ronde.torch._adapter import collectives
+from ronde.torch._facts import facts, first_step
 from ronde.torch._gradients import described, name_new_ones, named_pairs, trained
 from ronde.torch._watching import is_trained
 from ronde.torch.compression import Compression
@@ -81,6 +82,7 @@ class OneBitAdam(torch.optim.Optimizer):
         self._compression = checked(compression)
         self._wires: dict[Parameter, str] = {}  # steps since the variance is frozen
         self._process_set = process_set
+        self._first_step = first_step(process_set)
         self._call_site = _core.call_site()
         defaults = {
             "lr": lr,
@@ -102,6 +104,8 @@ class OneBitAdam(torch.optim.Optimizer):
         parameters = [p for group in self.param_groups for p in group["params"]]
         name_new_ones(self._names, parameters, self._known, self._numbers)
         self._known = parameters
+        if self._first_step.pending:
+            self._first_step.check(lambda: facts(parameters, self._names))
         for group in self.param_groups:
             self._step_group(group)
         return loss
