@@ -172,8 +172,14 @@ class AveragingOptimizer(Preparing, torch.optim.Optimizer):
             gradient.passes_left = self.backward_passes_per_step
 
     def _look_for_changes(self) -> None:
-        """Prepares anew if parameters are others, or have changed. Nothing is in flight."""
-        if not (self._watched.are(self.param_groups) and self._watched.are_unchanged()):
+        """Prepares anew if parameters are others, or have changed. Nothing is in flight.
+
+        Shapes and dtypes decide on flat memory and codecs; without them each gradient is sent as
+        it is.
+        """
+        by_data = self._flat_gradients or self._compression is not Compression.none
+        watched = self._watched
+        if not watched.are(self.param_groups) or (by_data and not watched.are_unchanged()):
             self._prepare(self._parameters())
 
     def _add_new_ones(self) -> None:
@@ -338,6 +344,7 @@ class AveragingOptimizer(Preparing, torch.optim.Optimizer):
         for bucket in self._buckets:
             try:
                 if bucket.handle is None:
+                    bucket.look(self.backward_passes_per_step)
                     self._submit(bucket)
             except Error as problem:
                 problems.append(problem)

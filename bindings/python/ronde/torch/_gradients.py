@@ -116,6 +116,12 @@ class Bucket:
         self.missing = len(self.gradients)
         self.after_first = self.missing - 1  # the number that is missing then
 
+    def look(self, passes: int) -> None:
+        """Notes the shapes and dtypes of parameters of which backward made no gradient."""
+        for gradient in self.gradients:
+            if gradient.passes_left == passes:
+                gradient.look()
+
     def program(self) -> str:
         """A text on which ranks must agree: which gradients these are, and which are frozen.
 

@@ -57,6 +57,7 @@ class Preparing:
 
         None if it is sparse and has left the bucket.
         """
+        gradient.look()  # the next step is fast again
         parameter = gradient.parameter
         tensor = parameter.grad
         if tensor is None or tensor.shape != parameter.shape:  # made before it had this shape
