@@ -6,6 +6,7 @@
 #include <bit>
 #include <utility>
 
+#include "core/protocol/fewer_batches.h"
 #include "core/protocol/signature.h"
 
 namespace ronde {
@@ -29,7 +30,19 @@ bool bit(std::span<const std::uint64_t> words, int slot) noexcept {
   return (word_at(words, word_of(slot)) & mask_of(slot)) != 0;
 }
 
-Report mismatch_of(const Report& a, const Report& b) {
+/// The likely cause where ranks are at different lines of code: an operation without a name met the
+/// one that follows the loop of a rank with fewer batches. Empty if that is not likely.
+std::string cause_of(const Report& a, const Report& b, const ResponseCache& cache) {
+  if (a.ordinal == 0 || a.request->call_site == b.request->call_site) return {};
+  for (const auto& [known, other] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+    if (!cache.used_after(*known->request, *other->request)) continue;
+    return fmt::format(". All ranks have submitted this {} before; now {}",
+                       to_string(known->request->kind), fewer_batches_text({&other->rank, 1}));
+  }
+  return {};
+}
+
+Report mismatch_of(const Report& a, const Report& b, const ResponseCache& cache) {
   Report merged = a;
   merged.payload = {};
   const OpKey key = a.key();
@@ -40,7 +53,8 @@ Report mismatch_of(const Report& a, const Report& b) {
                               : fmt::format("operation \"{}\"", key.name));
   merged.code = Code::kMismatch;
   merged.message =
-      fmt::format("{}: {}", what, explain_difference({a.rank, *a.request}, {b.rank, *b.request}));
+      fmt::format("{}: {}{}", what, explain_difference({a.rank, *a.request}, {b.rank, *b.request}),
+                  cause_of(a, b, cache));
   return merged;
 }
 
@@ -181,7 +195,7 @@ void Aggregator::merge(Entry& entry, std::size_t source, Report report) {
     entry.merged = std::move(report);
   } else if (entry.merged.request != report.request &&
              !same_signature(*entry.merged.request, *report.request)) {
-    entry.merged = mismatch_of(entry.merged, report);
+    entry.merged = mismatch_of(entry.merged, report, cache_);
   }
 }
 
@@ -291,6 +305,14 @@ bool Aggregator::is_complete(const OpKey& key) const {
   if (const auto found = entries_.find(key); found != entries_.end()) return found->second.complete;
   const int slot = key.name.empty() ? -1 : cache_.find(key.name);
   return slot >= 0 && bit(done_, slot);
+}
+
+std::uint64_t Aggregator::last_use(const OpKey& key) const {
+  if (const auto found = entries_.find(key); found != entries_.end()) {
+    return cache_.last_use(*found->second.merged.request);
+  }
+  const int slot = key.name.empty() ? -1 : cache_.find(key.name);
+  return slot >= 0 ? cache_.last_use(*cache_.at(slot)) : 0;
 }
 
 bool Aggregator::has(int source, const OpKey& key) const {

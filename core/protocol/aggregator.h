@@ -67,6 +67,9 @@ class Aggregator {
   [[nodiscard]] bool is_pending(int slot) const;
   /// Whether the operation is complete.
   [[nodiscard]] bool is_complete(const OpKey& key) const;
+  /// When the pending operation was last used: see ResponseCache::last_use(). 0: never, or it is
+  /// not pending.
+  [[nodiscard]] std::uint64_t last_use(const OpKey& key) const;
   /// Whether this source has reported the operation.
   [[nodiscard]] bool has(int source, const OpKey& key) const;
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/payload_limit.h"
+#include "core/protocol/fewer_batches.h"
 #include "core/protocol/signature.h"
 #include "core/protocol/wire.h"
 
@@ -305,10 +306,16 @@ void Batcher::apply_leave(const BatchItem& closing, Batch& out) {
       Status(Code::kRankFailure, fmt::format("rank {} has left the job{}{}", closing.leaver,
                                              closing.message.empty() ? "" : ": ", closing.message))
           .about({closing.leaver, "", 0});
+  left_in_order_ = closing.message.empty();
   for (Agreed& failed : matching_.take_all()) {
     failed.status = closed_;
     out.items.push_back(std::move(failed));
   }
+}
+
+std::string Batcher::waits_for_leaver(const Request& request) const {
+  return waits_for_leaver_text(request, closed_.failed_rank()->rank, cache_.last_use(request) > 0,
+                               left_in_order_);
 }
 
 void Batcher::close_set(int leaver, std::string_view why) {

@@ -74,6 +74,8 @@ class Batcher {
   [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
   /// The error of a rank that has left, after which nothing is agreed; ok where none has.
   [[nodiscard]] const Status& closed() const noexcept { return closed_; }
+  /// As Negotiator::waits_for_leaver. Only where a rank has left.
+  [[nodiscard]] std::string waits_for_leaver(const Request& request) const;
   [[nodiscard]] const NegotiatorStats& stats() const noexcept { return stats_; }
 
  private:
@@ -111,6 +113,7 @@ class Batcher {
   Completed ready_;  // reused: the operations it is made from
   std::vector<Batch> batches_;
   Status closed_;
+  bool left_in_order_ = false;  // the rank that left gave no reason
 };
 
 }  // namespace ronde

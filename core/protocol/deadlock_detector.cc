@@ -25,6 +25,11 @@ BlocksUntilDone blocks_now(const Request& request) {
   return waits ? request.blocks : BlocksUntilDone::kNothing;
 }
 
+/// Of a request that blocks what has no name.
+bool blocks_name(const Request& request, const std::string& name) {
+  return name.empty() || (request.may_submit != nullptr && request.may_submit(name.c_str()) == 0);
+}
+
 }  // namespace
 
 bool DeadlockDetector::is_due(const OwnOperation& operation, TimePoint now) const {
@@ -77,7 +82,7 @@ bool DeadlockDetector::blocks(const OwnOperation& operation, const OpKey& key) c
   const BlocksUntilDone blocks = blocks_now(operation.request);
   const bool only = own_.size() == 1;  // else the end of another might bring more
   return (blocks == BlocksUntilDone::kEverything && only) ||
-         (blocks == BlocksUntilDone::kUnnamed && key.name.empty());
+         (blocks == BlocksUntilDone::kUnnamed && blocks_name(operation.request, key.name));
 }
 
 void DeadlockDetector::complete_facts(std::vector<StallFact>& facts,

@@ -59,6 +59,8 @@ struct StallFact {
   std::uint64_t waited_ms = 0;
   BlockedRank
       blocked;  ///< What keeps one of the missing from submitting it, if anything is known to.
+  /// Filled in by the root: when all ranks last agreed on it, see ResponseCache::last_use().
+  std::uint64_t last_use = 0;
 };
 
 /// Goes to the parent.

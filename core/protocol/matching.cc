@@ -335,6 +335,17 @@ std::vector<StallFact> Matching::own_facts(const std::vector<OpKey>& keys, TimeP
   return facts;
 }
 
+std::string Matching::describe_not_awaited() const {
+  std::string text;
+  std::uint64_t oldest = 0;
+  own_.for_each([&](const OpKey& key, const OwnOperation& operation) {
+    if (oldest != 0 && oldest < operation.ticket) return;
+    oldest = operation.ticket;
+    text = fmt::format("it has not waited for {}", label(operation.request.kind, key));
+  });
+  return text;
+}
+
 std::vector<std::string> Matching::describe_pending() const {
   std::vector<std::string> lines;
   own_.for_each([&](const OpKey& key, const OwnOperation& operation) {

@@ -83,6 +83,9 @@ class Matching {
   [[nodiscard]] std::vector<StallFact> own_facts(const std::vector<OpKey>& keys,
                                                  TimePoint now) const;
   [[nodiscard]] std::vector<std::string> describe_pending() const;
+  /// `it has not waited for allreduce "w"`, of the oldest operation of this rank that is in flight;
+  /// empty if there is none.
+  [[nodiscard]] std::string describe_not_awaited() const;
 
  private:
   static constexpr int kSelf = 0;  // the aggregator's source number of this rank

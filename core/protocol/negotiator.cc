@@ -60,7 +60,8 @@ Status Negotiator::join(std::uint64_t ticket, TimePoint) {
 
 void Negotiator::leave(TimePoint, std::string_view why) {
   constexpr std::size_t kMost = 512;  // a few lines, in a frame that carries more
-  note_leaver(options_.rank, why.substr(0, kMost));
+  const std::string in_flight = why.empty() ? matching_.describe_not_awaited() : std::string();
+  note_leaver(options_.rank, why.empty() ? in_flight : why.substr(0, kMost));
 }
 
 void Negotiator::note_leaver(int rank, std::string_view why) {

@@ -79,10 +79,16 @@ class Negotiator {
 
   /// Ends this rank's part in the set. Earlier agreements hold. Every other operation of the set,
   /// pending or submitted later on any rank, fails with kRankFailure "rank N has left the job" and
-  /// the first 512 bytes of `why`. Frames must still be taken and sent afterwards.
+  /// the first 512 bytes of `why`. Empty: operations of this rank that are in flight are the
+  /// reason. Frames must still be taken and sent afterwards.
   void leave(TimePoint now, std::string_view why = {});
   /// Whether a rank has left, and this rank knows.
   [[nodiscard]] bool closed() const noexcept { return !batcher_.closed().ok(); }
+  /// `; allreduce "w" waits for it`, with the likely cause and its remedies: the end of the error
+  /// of an operation that a rank's leave has failed. Only once closed().
+  [[nodiscard]] std::string waits_for_leaver(const Request& request) const {
+    return batcher_.waits_for_leaver(request);
+  }
 
   /// Whether this rank is the coordinator: the one that makes batches.
   [[nodiscard]] bool coordinates() const noexcept { return place_.is_root(); }

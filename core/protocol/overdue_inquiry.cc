@@ -97,6 +97,7 @@ void OverdueInquiry::judge(std::vector<StallFact> facts, TimePoint now) {
   std::erase_if(facts, [&](const StallFact& fact) {  // its last reports came before the answers
     return fact.kind < 0 || fact.missing.empty() || parts_.state.aggregator.is_complete(fact.key);
   });
+  for (StallFact& fact : facts) fact.last_use = parts_.state.aggregator.last_use(fact.key);
   Batcher& batcher = parts_.batcher;
   batcher.agree();
   DeadlockDetector::Finding found = deadlocks_.examine(facts, now);

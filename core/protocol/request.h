@@ -47,12 +47,15 @@ enum class BlocksUntilDone : std::uint8_t {
 };
 inline constexpr int kBlocksUntilDoneCount = 3;
 
+/// Not 0 if the rank may submit an operation of this name. Threads: any.
+using MaySubmit = std::int32_t (*)(const char* name);
+
 /// One operation as a rank submits it. A grouped submission is one request with several tensors, so
 /// all of them run or none.
 ///
-/// Ranks must agree on all fields but `call_site`, `priority`, `blocks` and `waits`; on `weight`
-/// they must agree whether there is one. Some extents may differ: the first one of each tensor in
-/// allgather, gather and alltoall. scatter: `shape` is that of each rank's output.
+/// Ranks must agree on all fields but `call_site`, `priority`, `blocks`, `may_submit` and `waits`;
+/// on `weight` they must agree whether there is one. Some extents may differ: the first one of each
+/// tensor in allgather, gather and alltoall. scatter: `shape` is that of each rank's output.
 struct Request {
   std::string name;  ///< Empty: the k-th unnamed operation meets the k-th of the other ranks.
   Collective kind = Collective::kAllreduce;
@@ -73,6 +76,8 @@ struct Request {
   /// agree on it. Empty: not known, which fits any other.
   std::string program;
   BlocksUntilDone blocks = BlocksUntilDone::kNothing;  ///< Stays on its rank.
+  /// With kUnnamed: names that it says no to are blocked too. Null: it says yes to all.
+  MaySubmit may_submit = nullptr;
   /// False once the rank no longer waits for it, so that it blocks nothing. Null: the rank waits.
   std::shared_ptr<const std::atomic<bool>> waits;
 };

@@ -85,13 +85,27 @@ bool ResponseCache::assign(int slot, RequestPtr request, std::uint64_t sequence)
   }
   slots_[position].request = std::move(request);
   slots_[position].since = sequence;
+  slots_[position].used = ++uses_;
   last_change_ = sequence;
   index(slot);
   link_newest(slot);
   return evicts;
 }
 
+std::uint64_t ResponseCache::last_use(const Request& request) const {
+  const int slot = request.name.empty() ? find_unnamed(request) : find(request.name);
+  return slot < 0 ? 0 : slots_[static_cast<std::size_t>(slot)].used;
+}
+
+bool ResponseCache::used_after(const Request& a, const Request& b) const {
+  const std::uint64_t before = last_use(b);
+  const std::uint64_t used = last_use(a);
+  return used > 0 && (before == 0 || (knows_order_ && used > before));
+}
+
 void ResponseCache::touch(int slot) {
+  knows_order_ = true;
+  slots_[static_cast<std::size_t>(slot)].used = ++uses_;
   if (newest_ == slot) return;
   unlink(slot);
   link_newest(slot);

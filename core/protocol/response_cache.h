@@ -57,6 +57,12 @@ class ResponseCache {
   bool assign(int slot, RequestPtr request, std::uint64_t sequence);
   /// Marks a slot as used most recently.
   void touch(int slot);
+  /// The operation's place in the order of use; 0: it is not cached. Unnamed: that of the last one
+  /// of this signature and call site.
+  [[nodiscard]] std::uint64_t last_use(const Request& request) const;
+  /// True if it is certain that `a` was used, and `b` never or before it. Ranks that do not touch
+  /// slots know no order.
+  [[nodiscard]] bool used_after(const Request& a, const Request& b) const;
 
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   /// Slots that hold something: all below this number do.
@@ -70,6 +76,7 @@ class ResponseCache {
   struct Slot {
     RequestPtr request;
     std::uint64_t since = 0;  // the batch that put it there
+    std::uint64_t used = 0;   // counts the uses of all slots
     int newer = -1;           // neighbours in order of use
     int older = -1;
   };
@@ -93,6 +100,8 @@ class ResponseCache {
   std::vector<std::uint64_t> named_;
   std::vector<std::uint64_t> allreduces_;
   std::uint64_t last_change_ = 0;
+  std::uint64_t uses_ = 0;
+  bool knows_order_ = false;
   int newest_ = -1;
   int oldest_ = -1;
 };

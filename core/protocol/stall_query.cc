@@ -4,14 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
+
+#include "core/protocol/fewer_batches.h"
 
 namespace ronde {
 namespace {
 
-std::string where(const BlockedRank& blocked) {
-  const std::string site = blocked.site.empty() ? "" : fmt::format(" ({})", blocked.site);
-  return fmt::format("{} on rank {}{}", label(blocked.kind, blocked.key), blocked.rank, site);
+std::string where(const BlockedRank* blocked) {
+  const std::string site = blocked->site.empty() ? "" : fmt::format(" ({})", blocked->site);
+  return fmt::format("{} on rank {}{}", label(blocked->kind, blocked->key), blocked->rank, site);
 }
 
 /// What must end before the fact's operation can; null where it is none of these.
@@ -20,6 +23,70 @@ const StallFact* held_by(const StallFact& fact, const std::vector<const StallFac
     return other->key == fact.blocked.key;
   });
   return found == among.end() ? nullptr : *found;
+}
+
+/// The facts of the cycle that the fact's operation waits for, itself perhaps none of them. In each
+/// one the blocked rank's operation is that of the next one; the last leads to the first.
+std::vector<const StallFact*> cycle_of(const StallFact& fact,
+                                       const std::vector<const StallFact*>& waiting) {
+  std::vector<const StallFact*> path;
+  const auto again = [&](const StallFact* at) {
+    return std::find_if(path.begin(), path.end(), [&](const StallFact* known) {
+      return known->blocked.key == at->blocked.key;
+    });
+  };
+  const StallFact* at = &fact;
+  for (; again(at) == path.end(); at = held_by(*at, waiting)) path.push_back(at);
+  path.erase(path.begin(), again(at));
+  return path;
+}
+
+/// A rank that lacks an operation which is used more than the one that it is blocked in.
+bool is_behind(const StallFact& lacking, const std::vector<const StallFact*>& waiting) {
+  const StallFact* blocked_in = held_by(lacking, waiting);
+  return lacking.last_use > (blocked_in == nullptr ? 0 : blocked_in->last_use);
+}
+
+/// What the rank before it in the cycle waits in, which this rank lacks.
+const BlockedRank& awaited_from(const std::vector<const StallFact*>& cycle, const StallFact* fact) {
+  const auto at = std::find(cycle.begin(), cycle.end(), fact);
+  return (at == cycle.begin() ? cycle.back() : *std::prev(at))->blocked;
+}
+
+/// The ranks that have fewer batches, or one operation too many. `behind`: their facts.
+std::string remedy_of_behind(const std::vector<const StallFact*>& cycle,
+                             const std::vector<const StallFact*>& behind,
+                             const std::vector<const StallFact*>& waiting) {
+  std::vector<int> ranks;
+  for (const StallFact* fact : behind) ranks.push_back(fact->blocked.rank);
+  std::sort(ranks.begin(), ranks.end());
+  const BlockedRank& awaited = awaited_from(cycle, behind.front());
+  const BlockedRank& last = behind.front()->blocked;
+  const StallFact* blocked_in = held_by(*behind.front(), waiting);
+  std::string otherwise;
+  if (blocked_in == nullptr || blocked_in->last_use == 0) {
+    otherwise = fmt::format("only rank {} submits {}, which all ranks must do", last.rank,
+                            label(last.kind, last.key));
+  }
+  return fmt::format("all ranks have submitted {} before; now {}", label(awaited.kind, awaited.key),
+                     fewer_batches_text(ranks, otherwise));
+}
+
+/// The likely cause of a cycle, and what to do.
+std::string cycle_remedy(const std::vector<const StallFact*>& cycle,
+                         const std::vector<const StallFact*>& waiting) {
+  std::vector<const StallFact*> behind;
+  std::copy_if(cycle.begin(), cycle.end(), std::back_inserter(behind),
+               [&](const StallFact* fact) { return is_behind(*fact, waiting); });
+  if (!behind.empty()) return remedy_of_behind(cycle, behind, waiting);
+  const bool are_alike = std::all_of(cycle.begin(), cycle.end(), [&](const StallFact* fact) {
+    return fact->blocked.kind == cycle.front()->blocked.kind && fact->last_use == 0;
+  });
+  return fmt::format(
+      "none of these ranks submits another's operation before its own has ended. {}",
+      are_alike ? "See that none stands in a branch that only some ranks take. Where they belong "
+                  "together, give them the same name"
+                : "All ranks must submit the same operations, in an order that fits");
 }
 
 }  // namespace
@@ -79,22 +146,15 @@ std::vector<const StallFact*> endless(const std::vector<StallFact>& facts) {
 }
 
 std::string cycle_text(const StallFact& fact, const std::vector<const StallFact*>& waiting) {
-  std::vector<BlockedRank> path;  // from what holds the operation to what closes the cycle
-  const auto again = [&](const BlockedRank& blocked) {
-    return std::find_if(path.begin(), path.end(),
-                        [&](const BlockedRank& known) { return known.key == blocked.key; });
-  };
-  const StallFact* at = &fact;
-  for (; again(at->blocked) == path.end(); at = held_by(*at, waiting)) path.push_back(at->blocked);
-  path.erase(path.begin(), again(at->blocked));
+  const std::vector<const StallFact*> cycle = cycle_of(fact, waiting);
+  std::vector<const BlockedRank*> path;
+  for (const StallFact* in : cycle) path.push_back(&in->blocked);
   std::sort(path.begin(), path.end(),
-            [](const BlockedRank& a, const BlockedRank& b) { return a.rank < b.rank; });
+            [](const BlockedRank* a, const BlockedRank* b) { return a->rank < b->rank; });
   std::vector<std::string> sites(path.size());
   std::transform(path.begin(), path.end(), sites.begin(), where);
-  return fmt::format(
-      "{} wait for each other: none of these ranks submits another's operation before its own has "
-      "ended. Where they belong together, give them the same name",
-      fmt::join(sites, " and "));
+  return fmt::format("{} wait for each other: {}", fmt::join(sites, " and "),
+                     cycle_remedy(cycle, waiting));
 }
 
 }  // namespace ronde

@@ -58,7 +58,7 @@ void SetQueue::submit(const OperationPtr& operation, TimePoint now) {
     unagreed_.emplace(operation->ticket(), operation);
   } else {
     end_negotiation_events({&operation, 1}, now);
-    finish(operation, outcome(status));
+    finish(operation, outcome(status, request));
   }
 }
 
@@ -112,8 +112,9 @@ bool SetQueue::pace() {
 void SetQueue::collect_batch(Batch& batch) {
   const TimePoint agreed = now();
   std::vector<OperationPtr> operations = take_operations(batch);
-  for (const OperationPtr& operation : operations) {
-    if (!operation) continue;
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const OperationPtr& operation = operations[i];
+    if (!operation || !batch.items[i].status.ok()) continue;  // a failure is no agreement
     options_.flights->reach(operation->flight(), FlightStage::kAgreed, agreed);
     operation->set_agreed(agreed);
   }
@@ -134,17 +135,22 @@ void SetQueue::finish_without_work(const Batch& batch, std::vector<OperationPtr>
     const bool moves_data = traits_of(item.request.kind).moves_data();
     if (operation && (!item.status.ok() || !moves_data)) {
       operation->set_last_joined(item.last_joined);
-      finish(operation, outcome(item.status));
+      finish(operation, outcome(item.status, operation->submission().request));
       operation.reset();
     }
   }
 }
 
 /// The result of an operation that the negotiation ended with `status`.
-Status SetQueue::outcome(const Status& status) const {
+Status SetQueue::outcome(const Status& status, const Request& request) const {
   const bool left = status.code() == Code::kRankFailure && negotiator_.closed();
-  if (!left || !removed_.load(std::memory_order_acquire)) return status;
-  return {Code::kAborted, "the process set was removed before all its ranks submitted this"};
+  if (!left) return status;
+  if (removed_.load(std::memory_order_acquire)) {
+    return {Code::kAborted, "the process set was removed before all its ranks submitted this"};
+  }
+  const Status who = located(status);
+  return Status(who.code(), who.message() + negotiator_.waits_for_leaver(request))
+      .about(who.failed_rank().value_or(FailedRank()));
 }
 
 void SetQueue::run_agreed(bool alone) { bundles_.run(alone); }

@@ -112,7 +112,7 @@ class SetQueue {
   void collect_batch(Batch& batch);
   void finish_without_work(const Batch& batch, std::vector<OperationPtr>& operations);
   [[nodiscard]] bool pace();
-  [[nodiscard]] Status outcome(const Status& status) const;
+  [[nodiscard]] Status outcome(const Status& status, const Request& request) const;
   OperationPtr take_operation(std::uint64_t ticket);
   [[nodiscard]] EventSink* sink() const noexcept {
     return options_.events == nullptr ? nullptr : options_.events->get();

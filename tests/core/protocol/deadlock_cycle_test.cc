@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <random>
+#include <string_view>
 
 #include "tests/core/protocol/harness.h"
 
@@ -171,6 +172,25 @@ TEST_CASE("Cycles: an operation that its rank has stopped waiting for holds noth
   }
 }
 
+TEST_CASE("Cycles: a graph blocks the names that no graph of its rank has") {
+  const auto submit_both = [](TestJob& job, MaySubmit may_submit) {
+    Request graph = in_graph("step");
+    graph.may_submit = may_submit;
+    REQUIRE(job.at(0).submit(eager("in a callback"), 1, at_ms(0)).ok());
+    REQUIRE(job.at(1).submit(graph, 1, at_ms(0)).ok());
+    job.deliver();
+    for (int second = 1; second < 59; ++second) pass_to(job, at_ms(second * 1000));
+  };
+  TestJob none(2);
+  submit_both(none, [](const char*) { return std::int32_t{0}; });
+  CHECK(codes(none) == std::vector<Code>(2, Code::kMismatch));
+  TestJob some(2);
+  submit_both(some, [](const char* name) {
+    return std::string_view(name) == "in a callback" ? std::int32_t{1} : std::int32_t{0};
+  });
+  CHECK(codes(some) == std::vector<Code>(2, Code::kOk));
+}
+
 namespace {
 
 /// One rank's program: operations in eager mode, and functions whose operations run side by side.
@@ -266,6 +286,104 @@ TEST_CASE("Cycles: a program that is in eager mode where the others are in a gra
     }
     CHECK(job.refused() == 0);
   }
+}
+
+namespace {
+
+/// All ranks submit these, which are agreed on.
+void agree_on(TestJob& job, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    for (int rank = 0; rank < job.size(); ++rank) {
+      REQUIRE(job.at(rank).submit(allreduce(name), 1, at_ms(0)).ok());
+    }
+    job.deliver();
+    for (int rank = 0; rank < job.size(); ++rank) REQUIRE(job.take(rank).size() == 1);
+  }
+}
+
+/// The error of the two operations in which ranks wait for each other: rank 1 in `apart`.
+std::string error_of(TestJob& job, const Request& common, const Request& apart) {
+  for (int rank = 0; rank < job.size(); ++rank) {
+    REQUIRE(job.at(rank).submit(rank == 1 ? apart : common, 1, at_ms(0)).ok());
+  }
+  job.deliver();
+  pass_to(job, at_ms(1000));
+  const std::vector<Agreed> items = job.take(0);
+  REQUIRE(!items.empty());
+  return items[0].status.message();
+}
+
+Request blocking(const std::string& name, Collective kind = Collective::kAllreduce) {
+  Request request = request_for(kind, name);
+  request.blocks = BlocksUntilDone::kEverything;
+  return request;
+}
+
+bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("Cycles: a rank that no longer submits what all did before has fewer batches") {
+  for (const int size : {2, 4}) {
+    for (const bool metric_is_known : {false, true}) {
+      TestJob job(size, 2);
+      if (metric_is_known) agree_on(job, {"metric"});
+      agree_on(job, {"w", "w"});
+      const std::string text = error_of(job, blocking("w"), blocking("metric"));
+      CHECK(has(text, "wait for each other: all ranks have submitted allreduce \"w\" before"));
+      CHECK(has(text, "rank 1 probably has fewer batches than the others"));
+      CHECK(has(text, "drop_last"));
+      CHECK(has(text, "join()"));
+      CHECK_FALSE(has(text, "the same name"));
+      CHECK(has(text, "only rank 1 submits allreduce \"metric\", which") != metric_is_known);
+    }
+  }
+}
+
+TEST_CASE("Cycles: without a name, the operation of the same line tells of fewer batches") {
+  TestJob job(2);
+  agree_on(job, {""});
+  const std::string text = error_of(job, blocking(""), blocking("metric", Collective::kBarrier));
+  CHECK(has(text, "rank 1 probably has fewer batches"));
+}
+
+TEST_CASE("Cycles: only operations that are new and alike may be meant as one") {
+  TestJob same(2);
+  const std::string text = error_of(same, blocking("loss 0"), blocking("loss 1"));
+  CHECK(has(text, "give them the same name"));
+  TestJob kinds(2);
+  CHECK(has(error_of(kinds, blocking("a"), blocking("b", Collective::kBarrier)),
+            "All ranks must submit the same operations"));
+  TestJob skipped(2);  // rank 1 goes to what follows, without what all submit before it
+  agree_on(skipped, {"a", "b"});
+  const std::string order = error_of(skipped, blocking("a"), blocking("b"));
+  CHECK_FALSE(has(order, "the same name"));
+}
+
+TEST_CASE("Mismatch: an unnamed operation that meets the one after a shorter loop tells of that") {
+  for (const bool metric_is_known : {false, true}) {
+    TestJob job(3);
+    Request metric = request_for(Collective::kAllgather, "");
+    metric.call_site = "train.py:20";
+    for (int step = 0; step < 3; ++step) {
+      for (int rank = 0; rank < 3; ++rank) {
+        const bool last = rank == 1 && step == 2;
+        if (metric_is_known && step == 0) REQUIRE(job.at(rank).submit(metric, 2, {}).ok());
+        REQUIRE(job.at(rank).submit(last ? metric : allreduce(""), 1, {}).ok());
+      }
+      job.deliver();
+    }
+    const std::string text = job.take(0).back().status.message();
+    CHECK(
+        has(text, "All ranks have submitted this allreduce before; now rank 1 probably has fewer"));
+  }
+  TestJob job(2);  // the same line with a smaller batch is another matter
+  for (int rank = 0; rank < 2; ++rank) REQUIRE(job.at(rank).submit(allreduce(""), 1, {}).ok());
+  job.deliver();
+  REQUIRE(job.at(0).submit(allreduce(""), 2, {}).ok());
+  REQUIRE(job.at(1).submit(allreduce("", {1, 3}), 2, {}).ok());
+  job.deliver();
+  CHECK_FALSE(has(job.take(0).back().status.message(), "fewer batches"));
 }
 
 }  // namespace ronde

@@ -75,4 +75,39 @@ TEST_CASE("Negotiator: a join that waits fails when a rank leaves, and all may l
   for (int rank = 0; rank < 3; ++rank) CHECK(job.at(rank).closed());
 }
 
+TEST_CASE("Negotiator: an operation that waits for a rank that left names it, and a likely cause") {
+  TestJob job(3);
+  for (int rank = 0; rank < 3; ++rank) REQUIRE(job.at(rank).submit(allreduce("w"), 1, {}).ok());
+  job.deliver();
+  job.at(1).leave({});
+  job.deliver();
+  const std::string known = job.at(0).waits_for_leaver(allreduce("w"));
+  CHECK(
+      known.starts_with("; allreduce \"w\" (train.py:10) waits for it: rank 1 probably has fewer "
+                        "batches than the others (uneven data, or an early stop). Give all"));
+  CHECK(job.at(2).waits_for_leaver(allreduce("w")) == known);
+  CHECK(job.at(0).waits_for_leaver(allreduce("v")) ==
+        "; allreduce \"v\" (train.py:10) waits for it");
+  CHECK(job.at(0).waits_for_leaver(allreduce("")) == "; allreduce (train.py:10) waits for it");
+  CHECK(job.at(0).waits_for_leaver(request_for(Collective::kJoin, "")) ==
+        "; join waits for it. All ranks must call join() before they leave");
+}
+
+TEST_CASE(
+    "Negotiator: a rank that leaves with a reason, or in the middle, has not run out of data") {
+  for (const bool in_flight : {false, true}) {
+    TestJob job(2);
+    for (int rank = 0; rank < 2; ++rank) REQUIRE(job.at(rank).submit(allreduce("w"), 1, {}).ok());
+    job.deliver();
+    if (in_flight) REQUIRE(job.at(1).submit(allreduce("v"), 2, {}).ok());
+    job.at(1).leave({}, in_flight ? "" : "ValueError: no data");
+    job.deliver();
+    CHECK(job.at(0).waits_for_leaver(allreduce("w")) ==
+          "; allreduce \"w\" (train.py:10) waits for it");
+    const std::string why =
+        in_flight ? "it has not waited for allreduce \"v\"" : "ValueError: no data";
+    CHECK(job.at(0).submit(allreduce("w"), 3, {}).message() == "rank 1 has left the job: " + why);
+  }
+}
+
 }  // namespace ronde
