@@ -16,6 +16,7 @@ constexpr int kVersion = 1;
 constexpr std::size_t kMostDumps = 4096;
 constexpr std::size_t kMostLines = std::size_t{1} << 22;
 constexpr std::size_t kShownPending = 8;
+constexpr std::string_view kLeft = " has left the job";  // of the errors of a rank's leave
 
 void append_line(std::string& out, const Json& line) {
   out += line.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -235,6 +236,12 @@ std::string describe_last_finished(const Dump& dump) {
                      seconds(dump.steady_ns - last->done_ns));
 }
 
+std::string describe_leaver(const Dump& dump, const DumpOperation& operation) {
+  if (!waited_for_leaver(dump, operation)) return {};
+  return fmt::format("; rank {} left the job {}", dump.failed_rank,
+                     left_in_order(dump) ? "and never submitted it" : "before it ran");
+}
+
 std::string summarize_dump(const Dump& dump) {
   std::vector<std::string> pending;
   std::vector<std::string> failed;
@@ -242,7 +249,8 @@ std::string summarize_dump(const Dump& dump) {
     if (!operation.done()) {
       pending.push_back(describe_pending_operation(operation, dump.steady_ns));
     } else if (failed_just_now(operation, dump.steady_ns)) {
-      failed.push_back(describe_pending_operation(operation, operation.done_ns));
+      failed.push_back(describe_pending_operation(operation, operation.done_ns) +
+                       describe_leaver(dump, operation));
     }
   }
   return fmt::format("rank {} on {}: pending: {}{}; last finished: {}", dump.rank, dump.host,
@@ -273,6 +281,19 @@ bool has_submitted(const Dump& dump, const Awaited& awaited) noexcept {
 
 bool was_under_way(const Dump& dump, const DumpOperation& operation) noexcept {
   return !operation.done() || (!dump.failure.empty() && operation.status != "ok");
+}
+
+bool has_leaver(const Dump& dump) noexcept {
+  return dump.failed_rank >= 0 && dump.failure.find(kLeft) != std::string::npos;
+}
+
+bool left_in_order(const Dump& dump) noexcept {
+  const std::size_t at = dump.failure.find(kLeft);
+  return at != std::string::npos && !dump.failure.substr(at + kLeft.size()).starts_with(':');
+}
+
+bool waited_for_leaver(const Dump& dump, const DumpOperation& operation) noexcept {
+  return has_leaver(dump) && operation.agreed_ns == 0 && operation.status == "rank failure";
 }
 
 }  // namespace ronde

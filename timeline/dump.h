@@ -89,6 +89,17 @@ std::string describe_pending_operation(const DumpOperation& operation, std::int6
 /// `allreduce "layer1/weight", 0.3 s ago`, or "none yet".
 std::string describe_last_finished(const Dump& dump);
 
+/// `; rank 1 left the job and never submitted it`, of an operation that failed for that; else
+/// empty.
+std::string describe_leaver(const Dump& dump, const DumpOperation& operation);
+
+/// True if the failure is that a rank left the job, which `failed_rank` names.
+bool has_leaver(const Dump& dump) noexcept;
+/// True if that rank gave no reason. Then no operation of its own was under way.
+bool left_in_order(const Dump& dump) noexcept;
+/// True if the operation failed as it waited for that rank.
+bool waited_for_leaver(const Dump& dump, const DumpOperation& operation) noexcept;
+
 /// Converts a time of the rank's steady clock to the wall clock.
 std::int64_t wall_ns(const Dump& dump, std::int64_t steady_ns) noexcept;
 

@@ -193,11 +193,20 @@ std::vector<int> silent_ranks(const JobDumps& dumps) {
   return silent;
 }
 
+/// The operation of another rank that waited for `rank`, which left.
+std::string waited_for(int rank, const Awaited& awaited) {
+  const auto& [dump, operation] = awaited;
+  return fmt::format(" Rank {} waited {} for rank {} in {}. Rank {} {}.", dump->rank,
+                     since(*dump, *operation), rank, named(*operation), rank,
+                     left_in_order(*dump) ? "never submitted it and left" : "left before it ran");
+}
+
 /// The operation of the other ranks when `rank` failed.
 std::string what_waited(const JobDumps& dumps, int rank) {
   const auto first = earliest(dumps, rank);
   if (!first) return " No other rank had an operation under way.";
   const auto& [dump, operation] = *first;
+  if (rank >= 0 && waited_for_leaver(*dump, *operation)) return waited_for(rank, *first);
   const char* how = operation->agreed_ns == 0 ? "waited for other ranks in" : "was moving";
   std::string text = fmt::format(" Rank {} {} {} then, submitted {} before.", dump->rank, how,
                                  named(*operation), since(*dump, *operation));
@@ -224,20 +233,31 @@ int failed_rank(const JobDumps& dumps) {
   return most;
 }
 
+std::string advice_on_leaver(int rank) {
+  return fmt::format(
+      "Rank {} left in order: look at why its script was done before the others. It may have fewer "
+      "batches, or another branch of the script may submit the operation.",
+      rank);
+}
+
 Finding death(const JobDumps& dumps, int rank) {
   Finding finding{.cause = Cause::kFailure, .rank = rank, .share = 1};
   std::size_t agree = 0;
   std::string why;
+  bool has_left = false;
   for (const Dump& dump : dumps.ranks) {
     if (dump.failed_rank != rank) continue;
-    if (agree++ == 0) why = dump.failure;
+    if (agree++ > 0) continue;
+    why = dump.failure;
+    has_left = has_leaver(dump) && left_in_order(dump);
   }
   finding.text = fmt::format("The job failed at rank {}: {} ({} of {} dumps say so).{}", rank, why,
                              agree, dumps.ranks.size(), what_waited(dumps, rank));
-  finding.advice = fmt::format(
-      "Look at the output of rank {} and, where it was killed, at the kernel's log (out of "
-      "memory?).",
-      rank);
+  finding.advice = has_left ? advice_on_leaver(rank)
+                            : fmt::format(
+                                  "Look at the output of rank {} and, where it was killed, at the "
+                                  "kernel's log (out of memory?).",
+                                  rank);
   return finding;
 }
 
@@ -306,6 +326,9 @@ std::optional<Finding> stuck(const JobDumps& dumps) {
                                        "; rank {} left no dump and may be what it waits "
                                        "for.",
                                        fmt::join(silent, ", "));
+  finding.advice =
+      "Look at where each rank is below, and at the network between the hosts. A running job tells "
+      "its lines by `ronde doctor --job`.";
   return finding;
 }
 
@@ -316,6 +339,9 @@ std::optional<Finding> other_failure(const JobDumps& dumps) {
     Finding finding{.cause = Cause::kFailure, .share = 1};
     finding.text = fmt::format("The job failed: {} (as rank {} says).{}", dump.failure, dump.rank,
                                what_waited(dumps, -1));
+    finding.advice =
+        "Look the message up in the guide to troubleshooting, and at the output of the rank that "
+        "failed first.";
     return finding;
   }
   return std::nullopt;
@@ -326,8 +352,9 @@ void add_rank(std::string& out, const Dump& dump) {
                      dump.reason, dump.failure.empty() ? "" : ": " + dump.failure);
   const std::vector<const DumpOperation*> open = under_way(dump);
   for (std::size_t i = 0; i < std::min(open.size(), kMostShown); ++i) {
-    out += fmt::format("    under way: {}, for {}{}\n", named(*open[i]), since(dump, *open[i]),
-                       open[i]->agreed_ns == 0 ? ", waiting for other ranks" : "");
+    out += fmt::format("    under way: {}, for {}{}{}\n", named(*open[i]), since(dump, *open[i]),
+                       open[i]->agreed_ns == 0 ? ", waiting for other ranks" : "",
+                       describe_leaver(dump, *open[i]));
   }
   if (open.size() > kMostShown) out += fmt::format("    and {} more\n", open.size() - kMostShown);
   if (open.empty()) out += "    under way: nothing\n";
@@ -350,6 +377,7 @@ std::vector<Finding> find_faults(const JobDumps& dumps) {
   }
   Finding none{.cause = Cause::kNone};
   none.text = "The dumps tell of no failure, and no operation was under way.";
+  none.advice = "Look at the output of the ranks: the script may wait for something else.";
   findings.push_back(std::move(none));
   return findings;
 }

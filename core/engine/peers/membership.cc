@@ -7,6 +7,15 @@
 #include "core/protocol/tree.h"
 
 namespace ronde {
+namespace {
+
+/// Each operation's error names it, so those of one rank's end differ.
+bool are_of_one_rank(const Status& a, const Status& b) {
+  if (!a.failed_rank() || !b.failed_rank()) return a.message() == b.message();
+  return a.failed_rank()->rank == b.failed_rank()->rank;
+}
+
+}  // namespace
 
 void Membership::fail(const Status& reason) {
   parts_.abort.abort(reason);
@@ -99,7 +108,7 @@ Status Membership::failure_of(int rank) const {
 void Membership::note_left_behind(const Status& why) {
   {
     MutexLock lock(mutex_);
-    if (left_behind_.message() == why.message()) return;  // reported once for each rank in turn
+    if (are_of_one_rank(left_behind_, why)) return;
     left_behind_ = why;
   }
   if (on_left_behind_) on_left_behind_();

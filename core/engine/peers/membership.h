@@ -61,7 +61,7 @@ class Membership {
   [[nodiscard]] Status failure_of(int rank) const RONDE_EXCLUDES(mutex_);
   /// Notes that an operation has ended as a rank died or left.
   void note_left_behind(const Status& why) RONDE_EXCLUDES(mutex_);
-  /// The last error that note_left_behind() got, or ok.
+  /// The first error that note_left_behind() got of the rank it got one of last, or ok.
   [[nodiscard]] Status left_behind() const RONDE_EXCLUDES(mutex_);
 
  private:

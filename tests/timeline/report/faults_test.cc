@@ -79,6 +79,26 @@ TEST_CASE("find_faults: the rank that died is named, with what the others waited
   CHECK(contains(fault_report(dumps, {finding}), "no dump of rank 2"));
 }
 
+TEST_CASE("find_faults: of a rank that left in order the others say what it never submitted") {
+  JobDumps dumps;
+  Dump waiting = broken(dump_of(0, {done("a", 90), done("lonely", 99, "rank failure")}), 1);
+  waiting.operations.back().agreed_ns = 0;
+  waiting.operations.back().done_ns = waiting.steady_ns - 1;
+  waiting.failure = "rank 1 has left the job (pid 71 on node1); allreduce \"lonely\" waits for it";
+  dumps.ranks.push_back(waiting);
+  const Finding finding = first_of(dumps);
+  CHECK(finding.rank == 1);
+  CHECK(contains(finding.text, "for rank 1 in allreduce \"lonely\""));
+  CHECK(contains(finding.text, "Rank 1 never submitted it and left."));
+  CHECK_FALSE(contains(finding.text, "killed"));
+  CHECK(contains(finding.advice, "fewer batches"));
+  const std::string report = fault_report(dumps, {finding});
+  CHECK(contains(report, "waiting for other ranks; rank 1 left the job and never submitted it"));
+  CHECK(contains(summarize_dump(waiting), "rank 1 left the job and never submitted it"));
+  dumps.ranks[0].failure = "rank 1 has left the job: ValueError: no data (pid 71 on node1)";
+  CHECK(contains(first_of(dumps).text, "Rank 1 left before it ran."));
+}
+
 TEST_CASE("find_faults: the rank that has not submitted what others wait for is named") {
   JobDumps dumps;
   dumps.ranks.push_back(dump_of(0, {done("a", 90), pending("b", 95)}));
