@@ -159,6 +159,7 @@ Result<Submission> to_submission(const ronde_submission& given) {
   request.prescale = given.prescale;
   request.postscale = given.postscale;
   if (given.weight != nullptr) request.weight = *given.weight;
+  request.may_submit = given.may_submit;
   request.priority = given.priority;
   request.compression = given.compression == nullptr ? "" : given.compression;
   request.program = given.program == nullptr ? "" : given.program;

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /* NOLINTBEGIN(readability-identifier-naming): C's names, not those of the C++ code. */
-#define RONDE_C_VERSION 6u
+#define RONDE_C_VERSION 7u
 #define RONDE_C_HOST_BYTES 64
 #define RONDE_C_TEXT_BYTES 1024
 
@@ -175,6 +175,10 @@ typedef struct ronde_submission {
   /* Since version 6. */
   const double* weight; /* allreduce by average of floating types: this rank's weight in the mean,
                            finite, not negative, not 0 on all ranks. Null: none, on all ranks. */
+  /* Since version 7. */
+  int32_t (*may_submit)(const char* name); /* With RONDE_BLOCKS_UNNAMED: operations of a name that
+                           it gives 0 for are blocked too. Called in any thread, at any time. Null:
+                           operations with a name are not blocked. */
 } ronde_submission;
 
 /* The functions. Those that give a code also fill in `error`, which may be null. */

@@ -111,6 +111,16 @@ void Call::abandon_all(const absl::Status& status) {
   }
 }
 
+std::int32_t Call::count() {
+  const std::lock_guard<std::mutex> lock(live().mutex);
+  std::int32_t waited_for = 0;
+  for (Call* call : live().calls) {
+    const std::lock_guard<std::mutex> own(call->mutex_);
+    waited_for += call->context_ != nullptr ? 1 : 0;
+  }
+  return waited_for;
+}
+
 void Call::abandon(Call* call, std::uint64_t number, const absl::Status& status) {
   AsyncOpKernel::DoneCallback done;
   {
@@ -219,6 +229,7 @@ void Call::submit(Part& part) {
   submission.split_count = splits_.size();
   submission.help_microseconds = parts_.size() == 1 ? help_time() : 0;  // others are to come
   submission.blocks = blocks();
+  submission.may_submit = may_submit;
   submission.context = &part;
   submission.allocate = [](void* context, std::size_t index, const std::int64_t* shape,
                            std::int32_t dimensions) {
@@ -311,6 +322,11 @@ void Call::finish(const absl::Status& status) {
 }
 
 }  // namespace ronde::tensorflow
+
+/// The number of collectives that TensorFlow waits for.
+extern "C" __attribute__((visibility("default"))) std::int32_t ronde_tensorflow_calls() {
+  return ronde::tensorflow::Call::count();
+}
 
 /// True if Python has one thread alone, and nothing else that could submit.
 extern "C" __attribute__((visibility("default"))) void ronde_tensorflow_tell_alone(int alone) {

@@ -44,6 +44,8 @@ class Call {
   /// Ends all calls that have submitted everything, for TensorFlow, with `status`; the submissions
   /// go on, with the memory they need. Threads: any.
   static void abandon_all(const absl::Status& status);
+  /// The number of calls that TensorFlow waits for. Threads: any.
+  static std::int32_t count();
   /// Ends one call so, if it is still there and goes by this number.
   static void abandon(Call* call, std::uint64_t number, const absl::Status& status);
 

@@ -1,11 +1,13 @@
 #include "job.h"
 
 #include <atomic>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 namespace ronde::tensorflow {
@@ -51,6 +53,19 @@ Programs& programs() {
   return *kept;
 }
 
+/// What the graphs of this process submit.
+struct Graphs {
+  std::mutex mutex;
+  std::unordered_set<std::string> names;
+  bool all_known = true;  // the names of all of them
+};
+
+/// Never destroyed, as programs().
+Graphs& graphs() {
+  static auto* kept = new Graphs();
+  return *kept;
+}
+
 }  // namespace
 
 void ReleaseJob::operator()(ronde_job* job) const { api()->release(job); }
@@ -82,6 +97,22 @@ std::string program_text(std::int64_t number, std::int32_t set) {
   return found == programs().texts.end() ? std::string() : found->second;
 }
 
+void note_graph(const std::vector<std::string>& names, std::int64_t program, std::int32_t set) {
+  if (program == kEagerProgram) return;
+  const bool known = !program_text(program, set).empty();
+  const std::lock_guard<std::mutex> lock(graphs().mutex);
+  graphs().names.insert(names.begin(), names.end());
+  graphs().all_known = graphs().all_known && known;
+}
+
+std::int32_t may_submit(const char* name) {
+  const std::string plain(name, std::strcspn(name, "@"));  // without the number of an iteration
+  const std::lock_guard<std::mutex> lock(graphs().mutex);
+  return !graphs().all_known || graphs().names.count(name) > 0 || graphs().names.count(plain) > 0
+             ? 1
+             : 0;
+}
+
 }  // namespace ronde::tensorflow
 
 /// Called once by ronde.tensorflow after loading this library.
@@ -95,6 +126,13 @@ extern "C" __attribute__((visibility("default"))) void ronde_tensorflow_tell_pro
     std::int64_t number, std::int32_t set, const char* text) {
   const std::lock_guard<std::mutex> lock(ronde::tensorflow::programs().mutex);
   ronde::tensorflow::programs().texts[{number, set}] = text;
+}
+
+/// Called by ronde.tensorflow for each name that a function it has traced submits.
+extern "C" __attribute__((visibility("default"))) void ronde_tensorflow_tell_name(
+    const char* name) {
+  const std::lock_guard<std::mutex> lock(ronde::tensorflow::graphs().mutex);
+  ronde::tensorflow::graphs().names.insert(name);
 }
 
 /// Called when a traced function has gone. Kernels that are left belong to no program then, which

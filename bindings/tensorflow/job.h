@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ronde_c.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -27,6 +28,12 @@ absl::Status to_status(const ronde_error& error);
 
 /// The number of no program: in eager mode, where nothing is said.
 constexpr std::int64_t kEagerProgram = -1;
+
+/// Notes names that a graph may submit; of one that another process traced, all names may be. An
+/// operation in eager mode is in none.
+void note_graph(const std::vector<std::string>& names, std::int64_t program, std::int32_t set);
+/// Not 0 if a graph of this process may submit an operation of this name. Threads: any.
+std::int32_t may_submit(const char* name);
 
 /// The collectives of program number `number` in a process set, in words; empty where nothing is
 /// known of it, as of one that another process traced and saved. Threads: any.

@@ -47,6 +47,7 @@ class CollectiveKernel final : public AsyncOpKernel {
     const auto names = static_cast<int>(what_.names.size());
     OP_REQUIRES(construction, names == 1 || names == num_inputs() - kWeighted,
                 absl::InvalidArgumentError("names: one, or one for each tensor"));
+    note_graph(what_.names, what_.program, what_.set);
   }
 
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {

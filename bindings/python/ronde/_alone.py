@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 
 from ronde import _core
@@ -17,16 +18,34 @@ _HARMLESS = {
     "multiprocessing.queues",
     "ronde._checkpoint",
     "ronde._stacks",
+    "ronde.tensorflow._interrupt",
     "torch.utils.data._utils.pin_memory",
     "tqdm._monitor",
 }
 
 
+# Those that use the C API have threads of their own: each tells if they submit nothing now.
+_quiet: list[Callable[[], bool]] = []
+
+
+def ask_too(is_quiet: Callable[[], bool]) -> None:
+    """Has submits_alone() ask a framework that uses the C API, too.
+
+    is_quiet: True if the framework submits nothing until the thread that asks goes on.
+    """
+    _quiet.append(is_quiet)
+
+
 def submits_alone() -> bool:
     """True if only the calling thread could submit an operation."""
-    if _core.c_api_given():  # TensorFlow's threads are not Python's
+    if _core.c_api_given() and not _quiet:
         return False
     own = threading.get_ident()
+    return others_are_harmless(own) and all(is_quiet() for is_quiet in _quiet)
+
+
+def others_are_harmless(own: int | None) -> bool:
+    """True if no Python thread but `own` could submit an operation."""
     return all(
         ident == own or _is_harmless(frame) for ident, frame in sys._current_frames().items()
     )

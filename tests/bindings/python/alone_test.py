@@ -9,7 +9,7 @@ import threading
 
 import tqdm
 from ronde import _core
-from ronde._alone import submits_alone
+from ronde._alone import ask_too, submits_alone
 
 assert submits_alone()
 go_on = threading.Event()
@@ -26,10 +26,15 @@ with tqdm.tqdm(total=1):
     queue.get()
 _core.c_api()
 assert not submits_alone()
+graphs = [True]
+ask_too(lambda: not graphs)
+assert not submits_alone()
+graphs.clear()
+assert submits_alone()
 """
 
 
-def test_other_threads_count_but_for_those_that_submit_nothing_and_so_does_the_c_api():
+def test_other_threads_count_but_for_those_that_submit_nothing_and_so_do_users_of_the_c_api():
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=False
     )

@@ -128,6 +128,11 @@ ENDINGS = """
     model.compile(hvk.DistributedOptimizer(keras.optimizers.SGD()), "mse",
                   experimental_run_tf_function=False)
     print("XLA", model.jit_compile, flush=True)
+    class Apart(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            ronde.allreduce(numpy.ones(1), name=f"in a callback of rank {rank}")
+    problem("callbacks", lambda: model.fit(numpy.ones((8, 4)), numpy.ones((8, 1)), verbose=0,
+                                           callbacks=[Apart()]))
     class Die(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             if batch == 5 and rank == 1:
@@ -181,6 +186,39 @@ def test_an_unnamed_operation_in_eager_mode_and_one_in_a_graph_are_an_error_on_a
     for _, text in texts:
         assert re.search(r"\(unnamed, number \d+\) on rank 0 \(.*script.py:\d+\) and ", text), text
         assert re.search(r'allreduce "\S+" on rank 1 \(.*script.py:\d+\) wait', text), text
+
+
+def test_callbacks_of_keras_that_wait_for_each_other_are_an_error_on_all_ranks(endings):
+    texts = re.findall(r"\[(\d)\] callbacks MismatchError (.*)", endings)
+    assert sorted(rank for rank, _ in texts) == ["0", "1"], endings
+    for _, text in texts:
+        assert "wait for each other" in text, text
+
+
+ALONE = """
+    import keras, numpy, ronde, ronde.keras as hvd
+    hvd.init()
+    class Alone(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if hvd.rank() == 0:
+                ronde.allreduce(numpy.ones(1), name="alone")
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+    model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD()), "mse")
+    try:
+        model.fit(numpy.ones((8, 4)), numpy.ones((8, 1)), 4, epochs=3, verbose=0,
+                  callbacks=[Alone()])
+    except ronde.MismatchError as error:
+        print("told:", error, flush=True)
+"""
+
+
+def test_a_callback_that_waits_for_a_graph_of_another_rank_is_an_error_on_both(run_job):
+    _, output = run_job(ALONE, np=2, environment=QUIET)
+    texts = re.findall(r"\[(\d)\] told: (.*)", output)
+    assert sorted(rank for rank, _ in texts) == ["0", "1"], output
+    for _, text in texts:
+        assert 'allreduce "alone" on rank 0' in text, text
+        assert "wait for each other" in text, text
 
 
 def test_ctrl_c_ends_the_wait_for_a_collective(endings):

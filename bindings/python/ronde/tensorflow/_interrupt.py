@@ -13,13 +13,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-_thread: threading.Thread | None = None
-
-
-def thread_id() -> int | None:
-    """The thread that waits for signals; None if there is none."""
-    return None if _thread is None else _thread.ident
-
 
 def install(interrupt: Callable[[], object]) -> None:
     """Makes SIGINT call `interrupt`, if SIGINT raises KeyboardInterrupt.
@@ -37,9 +30,8 @@ def install(interrupt: Callable[[], object]) -> None:
         return
     # The thread keeps `waker` too: closing it would make every signal an error.
     arguments = (awake, waker, interrupt)
-    global _thread
-    _thread = threading.Thread(target=_watch, args=arguments, name="ronde-interrupt", daemon=True)
-    _thread.start()
+    name = "ronde-interrupt"
+    threading.Thread(target=_watch, args=arguments, name=name, daemon=True).start()
 
 
 def _watch(awake: socket.socket, _waker: socket.socket, interrupt: Callable[[], object]) -> None:

@@ -58,12 +58,13 @@ def _load(file: Path) -> Any:
     names = [name for name in dir(loaded) if name.startswith("ronde_")]
     functions = {n: _interrupt.interruptible(getattr(loaded, n)) for n in names}
     tell, forget = native.ronde_tensorflow_tell_program, native.ronde_tensorflow_forget_program
+    native.ronde_tensorflow_tell_name.argtypes = (ctypes.c_char_p,)
     tell.argtypes = (ctypes.c_int64, ctypes.c_int32, ctypes.c_char_p)
     forget.argtypes = (ctypes.c_int64,)
     return SimpleNamespace(
         **functions,
-        programs=SimpleNamespace(tell=tell, forget=forget),
-        threads=_alone.Teller(native.ronde_tensorflow_tell_alone),
+        programs=SimpleNamespace(tell=tell, forget=forget, name=native.ronde_tensorflow_tell_name),
+        threads=_alone.Teller(native.ronde_tensorflow_tell_alone, native.ronde_tensorflow_calls),
     )
 
 

@@ -48,6 +48,9 @@ class Texts:
     def tell(self, number: int, set_id: int, text: bytes) -> None:
         self._texts.setdefault(number, {})[set_id] = text.decode()
 
+    def name(self, name: bytes) -> None:
+        """The kernels alone need to know which names a graph submits."""
+
     def forget(self, number: int) -> int:
         return len(self._texts.pop(number, {}))
 
@@ -85,6 +88,8 @@ def note(
         program = _programs[graph] = _Program()
         weakref.finalize(graph, texts.forget, program.number).atexit = False
     texts.tell(program.number, set_id, program.add(kind, names, set_id).encode())
+    for name in names:
+        texts.name(name.encode())
     return program.number
 
 
