@@ -26,6 +26,23 @@ std::vector<Limit> machine_limits();
 /// Bytes with a unit: "64 KiB", "1.5 GiB".
 std::string bytes_text(std::uint64_t bytes);
 
+/// What `ronde doctor` finds out about this machine. Lines read "shm: usable".
+struct MachineFacts {
+  std::vector<std::string> data_planes;  ///< Between ranks of this host, best first.
+  std::vector<std::string> gpus;         ///< The accelerator, and what moves data between devices.
+  std::vector<std::string> network;
+  std::string nvtx;
+  std::vector<Limit> limits;
+  std::string selection_title;
+  std::vector<std::string> selection;
+  std::vector<std::string> paths;
+};
+
+/// The facts as JSON, for programs. docs/troubleshooting.md lists the keys; they stay as they are.
+std::string machine_json(const MachineFacts& facts);
+/// All settings with unit, default, current value and meaning, as JSON.
+std::string settings_json(const Config& config);
+
 /// Prints the speed of encoding and decoding on one core, and the choices for links of common
 /// speeds. In a job (`ronde run ... -- ronde doctor --compression`) all ranks measure their link
 /// too, by allreduces of several sizes, and rank 0 prints the choices.
@@ -40,11 +57,15 @@ std::string function_name(std::string_view frame);
 /// The text of one job's answers.
 std::string describe_job(const std::vector<RankAnswer>& answers);
 
+/// The same as JSON. `launcher`: what an elastic job's launcher says; may be empty.
+std::string job_json(const std::vector<RankAnswer>& answers, const std::string& launcher);
+
 /// Prints the state of the job's ranks; of an elastic job first its launcher's view, then the ranks
 /// of the newest epoch. `job`: the beginning of its id, a rank's pid or the pid of an elastic job's
 /// launcher; empty if only one job runs. `folder`: also writes each rank's dump there; may be
-/// empty. Errors: kUnavailable if no job runs, kInvalidArgument with a list of those that do.
-Status examine_job(const std::string& job, const std::string& folder);
+/// empty. `json`: prints JSON. Errors: kUnavailable if no job runs, kInvalidArgument with a list of
+/// those that do.
+Status examine_job(const std::string& job, const std::string& folder, bool json = false);
 
 /// Errors: kUnavailable naming the first rank that is silent or whose job is broken.
 Status check_answers(const std::vector<RankAnswer>& answers);

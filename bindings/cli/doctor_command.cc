@@ -119,9 +119,9 @@ std::vector<std::string> describe_network(const Config& config) {
   return lines;
 }
 
-void print_limits() {
+void print_limits(const std::vector<Limit>& limits) {
   fmt::print("\nLimits of this machine\n");
-  for (const Limit& limit : machine_limits()) {
+  for (const Limit& limit : limits) {
     fmt::print("{} {}\n", limit.bites ? "!" : " ", limit.text);
   }
 }
@@ -134,14 +134,19 @@ std::vector<SelectionRow> tuned_rows(const Config& config) {
   return *rows;
 }
 
-void print_selection(const Config& config) {
+MachineFacts examined(const Config& config) {
   const std::vector<SelectionRow> tuned = tuned_rows(config);
   const std::string origin =
       tuned.empty() ? "Ronde's own table" : fmt::format("{}, then Ronde's own", config.tuning_file);
-  const std::string title =
-      fmt::format("Which algorithm runs, by {} (RONDE_ALGORITHM overrides)", origin);
-  print_lines(title.c_str(), describe_selection(tuned));
-  print_lines("How tensors are moved (the first line that fits)", describe_paths());
+  return {.data_planes = describe_backends(config, DeviceKind::kCpu),
+          .gpus = describe_gpus(config),
+          .network = describe_network(config),
+          .nvtx = describe_nvtx(config),
+          .limits = machine_limits(),
+          .selection_title =
+              fmt::format("Which algorithm runs, by {} (RONDE_ALGORITHM overrides)", origin),
+          .selection = describe_selection(tuned),
+          .paths = describe_paths()};
 }
 
 /// An operation for the selector: "allreduce,16M".
@@ -226,19 +231,26 @@ Status explain_algorithm(const std::string& text, int ranks) {
   return {};
 }
 
-void examine(bool settings_only) {
-  const auto config = checked_config();
-  if (!config.ok()) exit_usage("ronde doctor", config.status());
-  if (settings_only) return print_settings(*config);
+void print_machine(const MachineFacts& facts) {
   fmt::print("ronde {} on {}, built with {} {}; arithmetic with {}\n", RONDE_VERSION, host_name(),
              RONDE_COMPILER, __VERSION__, kernels_target());
-  print_lines("Data planes between ranks of this host, best first",
-              describe_backends(*config, DeviceKind::kCpu));
-  print_lines("Tensors in GPU memory", describe_gpus(*config));
-  print_lines("Data between hosts", describe_network(*config));
-  print_lines("NVTX marks for profilers", {describe_nvtx(*config)});
-  print_limits();
-  print_selection(*config);
+  print_lines("Data planes between ranks of this host, best first", facts.data_planes);
+  print_lines("Tensors in GPU memory", facts.gpus);
+  print_lines("Data between hosts", facts.network);
+  print_lines("NVTX marks for profilers", {facts.nvtx});
+  print_limits(facts.limits);
+  print_lines(facts.selection_title.c_str(), facts.selection);
+  print_lines("How tensors are moved (the first line that fits)", facts.paths);
+}
+
+void examine(bool settings_only, bool json) {
+  const auto config = checked_config();
+  if (!config.ok()) exit_usage("ronde doctor", config.status());
+  if (settings_only && json) return fmt::print("{}", settings_json(*config));
+  if (settings_only) return print_settings(*config);
+  const MachineFacts facts = examined(*config);
+  if (json) return fmt::print("{}", machine_json(facts));
+  print_machine(facts);
 }
 
 void examine_codecs() {
@@ -293,8 +305,11 @@ void add_doctor_command(CLI::App& app) {
   auto settings = std::make_shared<bool>(false);
   command->add_flag("--settings", *settings,
                     "List all settings with unit, default, current value and meaning");
+  auto json = std::make_shared<bool>(false);
+  CLI::Option* as_json = command->add_flag(
+      "--json", *json, "Print JSON, for programs: alone, with --settings or with --job");
   auto compression = std::make_shared<bool>(false);
-  command->add_flag(
+  CLI::Option* measuring = command->add_flag(
       "--compression", *compression,
       "Measure codecs, and show the choice of --compression auto; in a job (ronde run "
       "... -- ronde doctor --compression) measure its links too");
@@ -331,8 +346,9 @@ void add_doctor_command(CLI::App& app) {
   command->add_option("--ranks", *ranks, "With --choose: the number of ranks (2)")
       ->needs(question)
       ->check(CLI::PositiveNumber);
-  command->callback([settings, compression, form, codecs, job, folder, attach, choose, question,
-                     ranks, state, probing] {
+  as_json->excludes(codecs, question, measuring, probing);
+  command->callback([settings, json, compression, form, codecs, job, folder, attach, choose,
+                     question, ranks, state, probing] {
     if (codecs->count() != 0) return print_codecs(*form);
     if (question->count() != 0) {
       const Status answered = explain_algorithm(*choose, *ranks);
@@ -340,9 +356,9 @@ void add_doctor_command(CLI::App& app) {
       return;
     }
     if (*compression) return examine_codecs();
-    if (attach->count() == 0) return examine(*settings);
+    if (attach->count() == 0) return examine(*settings, *json);
     if (probing->count() != 0) return probe(*job, *state != "alive");
-    const Status status = examine_job(*job, *folder);
+    const Status status = examine_job(*job, *folder, *json);
     if (!status.ok()) exit_usage("ronde doctor --job", status);
   });
 }

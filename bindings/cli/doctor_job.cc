@@ -216,41 +216,50 @@ Status write_dumps(const std::vector<RankAnswer>& answers, const std::string& fo
     const std::string path = diagnosis::dump_path(folder, answer.dump->job, answer.dump->rank);
     std::ofstream file(path, std::ios::app);
     if (!(file << answer.text).flush()) return {Code::kUnavailable, "cannot write " + path};
-    fmt::print("wrote {}\n", path);
+    fmt::print(stderr, "wrote {}\n", path);
   }
   return {};
 }
 
+/// How the state of a job is told.
+struct JobOutput {
+  std::string folder;  ///< Of dumps; empty: none.
+  bool json = false;
+  std::string launcher = {};  ///< What it says, of an elastic job.
+};
+
 /// The ranks' answers, named by the workers that the launcher knows.
 Status examine_ranks(const std::vector<DiagnosticsAddress>& ranks,
-                     const std::map<int, int>& workers, const std::string& folder) {
+                     const std::map<int, int>& workers, const JobOutput& output) {
   auto answers = ask_ranks(ranks, diagnosis::kDiagnosticsRequest, now() + kPatience);
   if (answers.empty()) return {Code::kUnavailable, "the job belongs to another user"};
   for (RankAnswer& answer : answers) {
     const auto worker = workers.find(answer.who.pid);
     if (worker != workers.end()) answer.worker = worker->second;
   }
-  fmt::print("{}", describe_job(answers));
-  return folder.empty() ? Status() : write_dumps(answers, folder);
+  fmt::print("{}", output.json ? job_json(answers, output.launcher) : describe_job(answers));
+  return output.folder.empty() ? Status() : write_dumps(answers, output.folder);
 }
 
 /// The launcher's answer first: it knows which epoch is the newest, and who has died.
-Status examine_elastic_job(RunningJob job, const std::string& folder) {
+Status examine_elastic_job(RunningJob job, JobOutput output) {
   const auto answer = ask_launcher(*job.launcher, now() + kPatience);
   if (!answer) {
     return {Code::kUnavailable,
             fmt::format("the launcher (pid {}) does not answer, or belongs to another user",
                         job.launcher->pid)};
   }
-  fmt::print("{}", answer->text);
+  output.launcher = answer->text;
   std::erase_if(job.ranks, [&](const auto& rank) { return rank.job != answer->job; });
-  if (job.ranks.empty()) return {};
-  return examine_ranks(job.ranks, answer->workers, folder);
+  if (!output.json) fmt::print("{}", answer->text);
+  if (!job.ranks.empty()) return examine_ranks(job.ranks, answer->workers, output);
+  if (output.json) fmt::print("{}", job_json({}, output.launcher));
+  return {};
 }
 
 }  // namespace
 
-Status examine_job(const std::string& job, const std::string& folder) {
+Status examine_job(const std::string& job, const std::string& folder, bool json) {
   RONDE_RETURN_IF_ERROR(make_output_folder("--output", folder));
   const RunningJobs jobs = find_jobs(job);
   if (jobs.empty()) {
@@ -264,8 +273,9 @@ Status examine_job(const std::string& job, const std::string& folder) {
             fmt::format("several jobs run here; say which:{}", list_jobs(jobs))};
   }
   const RunningJob& found = jobs.begin()->second;
-  if (found.launcher) return examine_elastic_job(found, folder);
-  return examine_ranks(found.ranks, {}, folder);
+  const JobOutput output{.folder = folder, .json = json};
+  if (found.launcher) return examine_elastic_job(found, output);
+  return examine_ranks(found.ranks, {}, output);
 }
 
 Status check_answers(const std::vector<RankAnswer>& answers) {

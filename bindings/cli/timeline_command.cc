@@ -16,6 +16,7 @@
 #include "timeline/report/diff.h"
 #include "timeline/report/faults.h"
 #include "timeline/report/loaded_job.h"
+#include "timeline/report/report_json.h"
 #include "timeline/report/reports.h"
 
 namespace ronde {
@@ -25,6 +26,8 @@ struct ReportRequest {
   std::vector<std::string> traces;
   std::string output = "timeline-report.html";
   int epoch = 0;  ///< Of an elastic job; 0: the longest.
+  bool json = false;
+  bool writes_page = true;  ///< With JSON only if a file was named.
 };
 
 Status write_page(const std::string& path, const std::string& page) {
@@ -80,50 +83,59 @@ std::string story_text(const report::LoadedJob& job, int epoch) {
                      job.epochs.size() > 1 ? "; --epoch shows another." : ".");
 }
 
-/// Adds the report to `text`, its findings to those of dumps, and returns the page of all.
-std::string page_of_traces(const ReportRequest& request, const std::vector<std::string>& traces,
-                           std::vector<report::Finding>& findings, std::string& text) {
+/// The same report for people and for programs.
+struct Told {
+  std::string text;
+  std::string page;
+  std::string json;
+};
+
+Told tell_of_traces(const ReportRequest& request, const std::vector<std::string>& traces,
+                    std::vector<report::Finding> findings, std::string text) {
   auto loaded = report::load_job(traces, shown_progress());
   if (!loaded.ok()) exit_usage(kReport, loaded.status());
   const int epoch = shown_epoch(*loaded, request.epoch);
   const report::JobTrace& job = loaded->epochs.at(epoch);
   const report::Analysis analysis = report::analyze(job);
   const auto causes = report::find_causes(job, analysis);
+  if (!text.empty()) text += '\n';
   if (loaded->elastic()) text += story_text(*loaded, epoch);
   text += report::text_report(job, analysis, causes);
   findings.insert(findings.end(), causes.begin(), causes.end());
-  return report::html_page({job, analysis, findings, text, loaded->story});
+  std::string page = report::html_page({job, analysis, findings, text, loaded->story});
+  return {std::move(text), std::move(page), report::report_json(job, analysis, findings)};
+}
+
+Told tell(const ReportRequest& request) {
+  const Inputs inputs = read_inputs(request.traces);
+  if (inputs.dumps.empty()) return tell_of_traces(request, inputs.traces, {}, {});
+  const auto findings = report::find_faults(inputs.dumps);
+  std::string text = report::fault_report(inputs.dumps, findings);
+  if (!inputs.traces.empty()) {
+    return tell_of_traces(request, inputs.traces, findings, std::move(text));
+  }
+  std::string page = report::text_page("Ronde: why the job failed", text);
+  return {std::move(text), std::move(page), report::fault_json(inputs.dumps, findings)};
 }
 
 void run_report(const ReportRequest& request) {
-  if (const Status status = check_output_file("--output", request.output); !status.ok()) {
+  if (request.writes_page) {
+    const Status status = check_output_file("--output", request.output);
+    if (!status.ok()) exit_usage(kReport, status);
+  }
+  const Told told = tell(request);
+  fmt::print("{}", request.json ? told.json : told.text);
+  if (!request.writes_page) return;
+  if (const Status status = write_page(request.output, told.page); !status.ok()) {
     exit_usage(kReport, status);
   }
-  const Inputs inputs = read_inputs(request.traces);
-  std::vector<report::Finding> findings;
-  std::string text;
-  if (!inputs.dumps.empty()) {
-    findings = report::find_faults(inputs.dumps);
-    text = report::fault_report(inputs.dumps, findings);
-  }
-  std::string page;
-  if (inputs.traces.empty()) {
-    page = report::text_page("Ronde: why the job failed", text);
-  } else {
-    if (!text.empty()) text += '\n';
-    page = page_of_traces(request, inputs.traces, findings, text);
-  }
-  fmt::print("{}", text);
-  if (const Status status = write_page(request.output, page); !status.ok()) {
-    exit_usage(kReport, status);
-  }
-  fmt::print("\nThe same {}: {}\n", inputs.traces.empty() ? "as a page" : "with pictures",
-             request.output);
+  if (!request.json) fmt::print("\nThe same as a page: {}\n", request.output);
 }
 
 struct DiffRequest {
   std::string before;
   std::string after;
+  bool json = false;
 };
 
 void run_diff(const DiffRequest& request) {
@@ -138,7 +150,8 @@ void run_diff(const DiffRequest& request) {
                                   "them with ronde.mark_step()",
                                   old_steps.by_steps ? request.after : request.before)});
   }
-  fmt::print("{}", report::text_of(report::compare({before, old_steps}, {after, new_steps})));
+  const report::Diff diff = report::compare({before, old_steps}, {after, new_steps});
+  fmt::print("{}", request.json ? report::diff_json(diff) : report::text_of(diff));
 }
 
 }  // namespace
@@ -149,6 +162,7 @@ void add_diff_command(CLI::App& timeline) {
   auto request = std::make_shared<DiffRequest>();
   command->add_option("BEFORE", request->before, "Merged trace of the first run")->required();
   command->add_option("AFTER", request->after, "Merged trace of the second run")->required();
+  command->add_flag("--json", request->json, "Print JSON, for programs: docs/timeline.md");
   command->callback([request] { run_diff(*request); });
 }
 
@@ -165,12 +179,18 @@ void add_report_command(CLI::App& timeline) {
       ->add_option("TRACE", request->traces,
                    "A merged trace, or one of each rank; dumps of a failed job, or their folder")
       ->required();
-  command->add_option("-o,--output", request->output, "File for the page")->capture_default_str();
+  CLI::Option* output = command->add_option("-o,--output", request->output, "File for the page");
+  output->capture_default_str();
+  command->add_flag("--json", request->json,
+                    "Print JSON, for programs: docs/timeline.md; writes the page only with -o");
   command
       ->add_option("--epoch", request->epoch,
                    "Epoch of an elastic job that the report is about; default: the longest")
       ->check(CLI::Range(1, 1'000'000'000));
-  command->callback([request] { run_report(*request); });
+  command->callback([request, output] {
+    request->writes_page = !request->json || output->count() > 0;
+    run_report(*request);
+  });
 }
 
 namespace {

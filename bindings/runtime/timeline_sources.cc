@@ -85,7 +85,8 @@ std::vector<CounterSample> CounterSampler::sample() {
   sampled_bytes_ = bytes;
   return {{"queue length", static_cast<double>(meter_->in_flight())},
           {"bytes in flight", static_cast<double>(meter_->bytes_in_flight())},
-          {"throughput in MB/s", std::round(rate * 1000) / 1000}};
+          {"throughput in MB/s", std::round(rate * 1000) / 1000},
+          {kCpuCounter, process_cpu_ms()}};
 }
 
 std::vector<CounterSample> measure_machine() {

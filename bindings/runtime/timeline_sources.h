@@ -45,7 +45,8 @@ class ClockComparison {
   TimePoint next_ RONDE_GUARDED_BY(mutex_);
 };
 
-/// Samples the engine's meter: queue length, bytes in flight, throughput. Threads: any.
+/// Samples the engine's meter (queue length, bytes in flight, throughput) and the process's CPU
+/// time. Threads: any.
 class CounterSampler {
  public:
   /// Reads `meter` from now on.

@@ -91,11 +91,21 @@ std::int64_t thread_cpu_ns() {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
+std::int64_t ms_of(const timespec& time) {
+  return std::int64_t{time.tv_sec} * 1000 + time.tv_nsec / 1'000'000;
+}
+
 using Block = std::unique_ptr<std::byte, decltype(&std::free)>;
 
 Block allocate() { return {static_cast<std::byte*>(std::malloc(kBytes)), &std::free}; }
 
 }  // namespace
+
+double process_cpu_ms() noexcept {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(ms_of(time));
+}
 
 double measure_copy_gbps() {
   const Block from = allocate();

@@ -31,7 +31,12 @@ class CoreWait {
   std::atomic<std::int64_t> reported_ns_{0};
 };
 
-/// The counter of that speed. Written once, when a recording ends.
+/// The counter of the CPU time that all threads of the process have used.
+inline constexpr std::string_view kCpuCounter = "CPU time in ms";
+/// Its value now; whole milliseconds.
+double process_cpu_ms() noexcept;
+
+/// The counter of measure_copy_gbps(). Written once, when a recording ends.
 inline constexpr std::string_view kMemoryCopyCounter = "memory copy in GB/s";
 /// Counters of the CPU time that compression takes for each byte of fp32 in an allreduce.
 inline constexpr std::string_view kFp16CodingCounter = "fp16 coding in ns per byte";

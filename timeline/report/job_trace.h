@@ -78,6 +78,12 @@ struct CoreWaitSample {
   std::int64_t waited_ns = 0;
 };
 
+/// CPU time that the rank's process had used.
+struct CpuSample {
+  std::int64_t time_ns = 0;
+  std::int64_t used_ns = 0;
+};
+
 /// An operation that had not ended at the end of the trace.
 struct Unfinished {
   std::uint32_t name = 0;
@@ -111,6 +117,7 @@ struct RankTrace {
   double memory_gbps = 0;  ///< Speed of one thread's copy at the end of the recording; 0: unknown.
   CodingCost coding;       ///< Measured at the end of the recording.
   std::vector<CoreWaitSample> core_waits;  ///< Empty if the kernel does not report it.
+  std::vector<CpuSample> cpu;              ///< Empty in traces of Ronde before 0.3.
   std::vector<Unfinished> unfinished;
 };
 

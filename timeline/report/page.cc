@@ -7,6 +7,7 @@
 
 #include "timeline/report/assets.h"
 #include "timeline/report/reports.h"
+#include "timeline/report/spans.h"
 #include "timeline/report/statistics.h"
 #include "timeline/report/summary.h"
 #include "timeline/report/what_if.h"
@@ -75,6 +76,27 @@ Json bars_of(const Analysis& analysis) {
   const std::size_t width = (steps + kMostBars - 1) / kMostBars;
   for (std::size_t from = 0; from < steps; from += width) {
     list.push_back(bar_of(analysis, from, std::min(steps, from + width)));
+  }
+  return list;
+}
+
+Json in_us(const std::vector<double>& ns) {
+  Json list = Json::array();
+  for (const double one : ns) list.push_back(one / 1000);
+  return list;
+}
+
+/// Empty if nothing was marked; the last row is what is in no span.
+Json spans_of(const JobTrace& job, const Analysis& analysis) {
+  Json list = Json::array();
+  const std::vector<SpanTime> spans = span_times(job, analysis);
+  for (const SpanTime& span : spans) {
+    if (list.size() == kMostPageRows) break;
+    list.push_back({{"name", span.name}, {"own", in_us(span.own_ns)}});
+  }
+  if (!spans.empty()) {
+    list.push_back(
+        {{"name", "(outside, in no span)"}, {"own", in_us(unmarked_ns(analysis, spans))}});
   }
   return list;
 }
@@ -271,6 +293,7 @@ Json data_of(const PageParts& parts) {
             {"overlapped", means.overlapped_ns / 1000},
             {"noCore", means.no_core_ns / 1000}}},
           {"ranks", ranks_of(job, analysis)},
+          {"spans", spans_of(job, analysis)},
           {"bars", bars_of(analysis)},
           {"paths", paths_of(analysis)},
           {"fusion",

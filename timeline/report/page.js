@@ -275,6 +275,19 @@ function whatIfs() {
     data.whatIfs));
 }
 
+/** The user's spans and the passes of training, by rank. */
+function spans() {
+  if (!data.spans.length) return;
+  at("spans-part").hidden = false;
+  const share = (us) => percent(us, data.all.step);
+  at("spans").append(table("Spans of each rank", [["span", asIs], ["mean of ranks", time],
+    ["share of a " + data.unit, share], ...data.ranks.map((rank) => [rank.label, time])],
+    data.spans.map(({ name, own }) => {
+      const mean = own.reduce((sum, one) => sum + one, 0) / own.length;
+      return [name, mean, mean, ...own];
+    })));
+}
+
 /** The epochs of an elastic job. */
 function epochs() {
   if (!data.epochs.length) return;
@@ -290,6 +303,7 @@ legend();
 if (data.stepCount) {
   whatIfs();
   splitChart();
+  spans();
   barChart();
   zoomable();
 }

@@ -39,6 +39,10 @@ void RankLoader::take_counter(const TraceEvent& event) {
     rank_.core_waits.push_back({event.time_ns, std::llround(event.value * 1e6)});
     return;
   }
+  if (event.name == kCpuCounter) {
+    rank_.cpu.push_back({event.time_ns, std::llround(event.value * 1e6)});
+    return;
+  }
   if (event.name == kMemoryCopyCounter) {
     rank_.memory_gbps = event.value;
     return;

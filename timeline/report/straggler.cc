@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <utility>
 
+#include "timeline/report/spans.h"
 #include "timeline/report/statistics.h"
 #include "timeline/report/summary.h"
 #include "timeline/report/verdict.h"
@@ -104,52 +104,16 @@ Stretch stretch_of(const Analysis& analysis, std::size_t index, std::string text
 constexpr double kUsersWords = 1.25;
 constexpr double kBindingsWords = 1.1;
 
-/// Time per step in marked spans, by name.
-struct Marked {
-  double ns = 0;
-  bool is_pass = false;
-};
-using MarkedByName = std::map<std::uint32_t, Marked>;
-
-/// True if it begins in one of the steps and ends before the last of them ends.
-bool is_in_steps(const NamedSpan& mark, const Analysis& analysis, std::size_t index) {
-  const auto later = [index](std::int64_t time_ns, const Step& step) {
-    return time_ns < step.ranks[index].start_ns;
-  };
-  const auto next =
-      std::upper_bound(analysis.steps.begin(), analysis.steps.end(), mark.start_ns, later);
-  if (next == analysis.steps.begin()) return false;
-  return mark.start_ns < std::prev(next)->ranks[index].end_ns &&
-         mark.end_ns <= analysis.steps.back().ranks[index].end_ns;
-}
-
-MarkedByName marked_ns(const RankTrace& rank, const Analysis& analysis, std::size_t index) {
-  MarkedByName sums;
-  for (const NamedSpan& mark : rank.marks) {
-    if (!is_in_steps(mark, analysis, index)) continue;
-    Marked& sum = sums[mark.name];
-    sum.ns += static_cast<double>(mark.end_ns - mark.start_ns) /
-              static_cast<double>(analysis.steps.size());
-    sum.is_pass = mark.is_pass;
-  }
-  return sums;
-}
-
 void add_marked(const JobTrace& job, const Analysis& analysis, std::size_t index,
                 std::vector<Stretch>& stretches) {
-  std::vector<MarkedByName> marked;
-  for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    marked.push_back(marked_ns(job.ranks[rank], analysis, rank));
-  }
-  for (const auto& [name, own] : marked[index]) {
-    std::vector<double> others;
-    for (std::size_t rank = 0; rank < marked.size(); ++rank) {
-      if (rank != index) others.push_back(marked[rank][name].ns);
-    }
-    stretches.push_back({.text = fmt::format("its \"{}\"", job.names.text_of(name)),
-                         .own_ns = own.ns,
+  for (const SpanTime& span : span_times(job, analysis)) {
+    if (span.whole_ns[index] <= 0) continue;
+    std::vector<double> others = span.whole_ns;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(index));
+    stretches.push_back({.text = fmt::format("its \"{}\"", span.name),
+                         .own_ns = span.whole_ns[index],
                          .others_ns = median(std::move(others)),
-                         .weight = own.is_pass ? kBindingsWords : kUsersWords});
+                         .weight = span.is_pass ? kBindingsWords : kUsersWords});
   }
 }
 
@@ -228,6 +192,9 @@ Finding describe(const Straggler& straggler, const JobTrace& job, const Analysis
     finding.text +=
         fmt::format(" It is slow outside Ronde, not in its network: {} takes {}, on the others {}.",
                     slow.text, human_time(slow.own_ns), human_time(slow.others_ns));
+  }
+  if (const std::string awaited = most_awaited(job, analysis, straggler.index); !awaited.empty()) {
+    finding.text += fmt::format(" The others wait for it most in \"{}\".", awaited);
   }
   finding.advice = fmt::format(
       "Compare {} with the others: other work on its cores, clocks, its share of the data, "

@@ -45,6 +45,7 @@ double memory_gbps(const JobTrace& job);
 /// A sentence about what to compare bandwidths with.
 std::string bandwidth_note(const JobTrace& job);
 
+inline double percent(double share) noexcept { return 100 * share; }
 /// "41.2 ms", "1.21 s", "87.0 us", "12 ns", "0".
 std::string human_time(double ns);
 /// "4.0 KB", "102 MB".

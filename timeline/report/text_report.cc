@@ -4,6 +4,8 @@
 #include <iterator>
 
 #include "timeline/report/reports.h"
+#include "timeline/report/spans.h"
+#include "timeline/report/statistics.h"
 #include "timeline/report/summary.h"
 #include "timeline/report/what_if.h"
 
@@ -12,7 +14,8 @@ namespace {
 
 constexpr std::size_t kMostRanks = 16;
 constexpr std::size_t kMostTextRows = 12;
-constexpr double kWorthTelling = 0.01;  // of a step
+constexpr std::size_t kMostSpanRanks = 4;  // that fit into a line
+constexpr double kWorthTelling = 0.01;     // of a step
 
 template <typename... Args>
 void line(std::string& out, fmt::format_string<Args...> format, Args&&... args) {
@@ -93,6 +96,32 @@ void add_splits(std::string& out, const JobTrace& job, const Analysis& analysis)
        human_time(all.of(Phase::kWire) + all.of(Phase::kPack)));
 }
 
+void add_span_row(std::string& out, const std::string& name, const std::vector<double>& own_ns,
+                  double step_ns, const std::vector<std::size_t>& shown) {
+  const double all_ns = mean(own_ns);
+  out += fmt::format("  {:<24}{:>10} {:>3.0f}%", name, human_time(all_ns),
+                     step_ns > 0 ? 100 * all_ns / step_ns : 0);
+  for (const std::size_t rank : shown) out += fmt::format("{:>11}", human_time(own_ns[rank]));
+  out += '\n';
+}
+
+void add_spans(std::string& out, const JobTrace& job, const Analysis& analysis) {
+  const std::vector<SpanTime> spans = span_times(job, analysis);
+  if (spans.empty()) return;
+  std::vector<std::size_t> shown = shown_ranks(job, analysis);
+  if (shown.size() > kMostSpanRanks) shown.resize(kMostSpanRanks);
+  line(out, "\nSpans per {}, without waiting in Ronde and without spans inside them",
+       unit_of(analysis));
+  out += fmt::format("  {:<24}{:>15}", "", "mean of ranks");
+  for (const std::size_t rank : shown) out += fmt::format("{:>11}", label_of(job.ranks[rank].info));
+  out += '\n';
+  const double step_ns = means_of(analysis).step_ns;
+  for (std::size_t i = 0; i < std::min(spans.size(), kMostTextRows); ++i) {
+    add_span_row(out, spans[i].name, spans[i].own_ns, step_ns, shown);
+  }
+  add_span_row(out, "(outside, in no span)", unmarked_ns(analysis, spans), step_ns, shown);
+}
+
 void add_paths(std::string& out, const JobTrace& job, const Analysis& analysis) {
   if (analysis.paths.empty()) return;
   line(out, "\nPaths\n  {:>8} {:>9} {:>9} {:>9} {:>11} {:>11}  {}", "bundles", "tensors", "bytes",
@@ -167,7 +196,10 @@ std::string live_report(const JobTrace& job, const Analysis& analysis,
   std::string out;
   add_head(out, job, analysis);
   add_findings(out, findings);
-  if (!analysis.steps.empty()) add_splits(out, job, analysis);
+  if (!analysis.steps.empty()) {
+    add_splits(out, job, analysis);
+    add_spans(out, job, analysis);
+  }
   add_rates(out, job, analysis);
   return out;
 }
@@ -177,7 +209,10 @@ std::string text_report(const JobTrace& job, const Analysis& analysis,
   std::string out;
   add_head(out, job, analysis);
   add_findings(out, findings);
-  if (!analysis.steps.empty()) add_splits(out, job, analysis);
+  if (!analysis.steps.empty()) {
+    add_splits(out, job, analysis);
+    add_spans(out, job, analysis);
+  }
   add_paths(out, job, analysis);
   if (!analysis.steps.empty()) add_what_ifs(out, job, analysis);
   add_tensors(out, job);

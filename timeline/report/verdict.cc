@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "timeline/report/spans.h"
 #include "timeline/report/summary.h"
 #include "timeline/report/what_if.h"
 
@@ -18,7 +18,6 @@ namespace ronde::report {
 namespace {
 
 // Smallest share of a step's time at which each cause is reported.
-constexpr double kUnevenShare = 0.10;
 constexpr double kTinyShare = 0.05;
 constexpr double kNegotiationShare = 0.10;
 constexpr double kWireShare = 0.20;
@@ -28,8 +27,6 @@ constexpr double kGainShare = 0.03;
 constexpr double kTinyBytes = 64e3;
 constexpr double kManyBundles = 8;
 
-double percent(double share) { return 100 * share; }
-
 bool is_tiny(const Analysis& analysis, const Means& means) {
   const Fusion& fusion = analysis.fusion;
   const double exposed =
@@ -38,7 +35,7 @@ bool is_tiny(const Analysis& analysis, const Means& means) {
          fusion.tensors < 2 * fusion.bundles && exposed >= kTinyShare;
 }
 
-Finding tiny_tensors(const Analysis& analysis, const Means& means) {
+Finding tiny_tensors(const JobTrace& job, const Analysis& analysis, const Means& means) {
   const Fusion& fusion = analysis.fusion;
   Finding finding{.cause = Cause::kTinyTensors};
   finding.share =
@@ -49,6 +46,7 @@ Finding tiny_tensors(const Analysis& analysis, const Means& means) {
       unit_of(analysis), fusion.bundles, fusion.tensors / fusion.bundles,
       human_bytes(fusion.median_bundle_bytes), human_time(finding.share * means.step_ns),
       percent(finding.share));
+  finding.text += fmt::format(" One of them is \"{}\".", costliest_tensors(job, 1).front().name);
   finding.advice =
       fusion.one_by_one > 0.8
           ? "Each is submitted only when the one before has ended, so nothing can be fused: submit "
@@ -58,95 +56,23 @@ Finding tiny_tensors(const Analysis& analysis, const Means& means) {
   return finding;
 }
 
-Finding uneven(const Means& means) {
-  Finding finding{.cause = Cause::kUneven, .share = means.share(Phase::kWaiting)};
-  finding.text = fmt::format(
-      "Ranks wait for one another for {} of each {} ({:.0f} %), but none is last often enough to "
-      "be named.",
-      human_time(means.of(Phase::kWaiting)), human_time(means.step_ns), percent(finding.share));
-  finding.advice =
-      "Work of uneven size, or processes that share cores with others, look like this.";
-  return finding;
+/// The tensor that negotiates longest in all.
+std::string longest_negotiation(const JobTrace& job) {
+  const auto longest =
+      std::max_element(job.tensors.begin(), job.tensors.end(), [](const auto& a, const auto& b) {
+        return a.second.negotiation_ns < b.second.negotiation_ns;
+      });
+  return longest == job.tensors.end() ? std::string() : job.names.text_of(longest->first);
 }
 
-/// The ranks of one host, and the time they were runnable without a core.
-struct Host {
-  const RecordingInfo* info = nullptr;  ///< The recording of its first rank.
-  int ranks = 0;
-  double step_ns = 0;
-  double no_core_ns = 0;
-
-  [[nodiscard]] bool crowded() const noexcept { return info->cores > 0 && ranks > info->cores; }
-  [[nodiscard]] double share() const noexcept { return step_ns > 0 ? no_core_ns / step_ns : 0; }
-};
-
-std::vector<Host> hosts_of(const JobTrace& job, const Analysis& analysis) {
-  std::map<std::string, Host> hosts;
-  for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    Host& host = hosts[job.ranks[rank].info.boot_id];
-    if (host.ranks++ == 0) host.info = &job.ranks[rank].info;
-    const Means means = means_of(analysis, rank);
-    host.step_ns += means.step_ns;
-    host.no_core_ns += means.no_core_ns;
-  }
-  std::vector<Host> list;
-  list.reserve(hosts.size());
-  for (const auto& [boot, host] : hosts) list.push_back(host);
-  return list;
-}
-
-std::string sharing(const Host& host) {
-  return fmt::format("{} ranks share the {} core{} of {}", host.ranks, host.info->cores,
-                     host.info->cores == 1 ? "" : "s", host.info->host);
-}
-
-constexpr const char* kFewerRanks =
-    "Start no more ranks than there are cores, and give each its share (OMP_NUM_THREADS).";
-
-/// Contention by the kernel's count of time without a core.
-std::optional<Finding> measured_contention(const std::vector<Host>& hosts,
-                                           const Analysis& analysis) {
-  const auto worst = std::max_element(hosts.begin(), hosts.end(), [](const Host& a, const Host& b) {
-    return a.share() < b.share();
-  });
-  if (worst->share() < kUnevenShare) return std::nullopt;
-  const double step_ns = worst->step_ns / worst->ranks;
-  Finding finding{.cause = Cause::kContention, .share = worst->share()};
-  finding.text = fmt::format(
-      "{}: of each {} of {} the training thread stands ready without a core for {} ({:.0f} %).",
-      worst->crowded() ? sharing(*worst)
-                       : fmt::format("Other work takes the cores of {}", worst->info->host),
-      unit_of(analysis), human_time(step_ns), human_time(finding.share * step_ns),
-      percent(finding.share));
-  finding.advice = worst->crowded() ? kFewerRanks
-                                    : "See what else runs there (other jobs, threads of the "
-                                      "ranks' own libraries: OMP_NUM_THREADS).";
-  return finding;
-}
-
-/// Contention of ranks that outnumber their cores and wait for one another.
-std::optional<Finding> likely_contention(const std::vector<Host>& hosts, const Analysis& analysis,
-                                         const Means& means) {
-  const auto host =
-      std::find_if(hosts.begin(), hosts.end(), [](const Host& one) { return one.crowded(); });
-  const double share = means.share(Phase::kWaiting) + means.share(Phase::kNegotiation);
-  if (host == hosts.end() || share < kUnevenShare) return std::nullopt;
-  Finding finding{.cause = Cause::kContention, .share = share};
-  finding.text = fmt::format(
-      "{}: they wait for one another, and to agree, for {} of each {} ({:.0f} %), and none is last "
-      "often enough to be named.",
-      sharing(*host), human_time(share * means.step_ns), unit_of(analysis), percent(share));
-  finding.advice = kFewerRanks;
-  return finding;
-}
-
-Finding negotiation(const Analysis& analysis, const Means& means) {
+Finding negotiation(const JobTrace& job, const Analysis& analysis, const Means& means) {
   Finding finding{.cause = Cause::kNegotiation, .share = means.share(Phase::kNegotiation)};
   finding.text = fmt::format(
       "Negotiation and queueing block for {} of each {} ({:.0f} %), after all ranks have submitted "
       "({:.0f} bundles a {}).",
       human_time(means.of(Phase::kNegotiation)), human_time(means.step_ns), percent(finding.share),
       analysis.fusion.bundles, unit_of(analysis));
+  finding.text += fmt::format(" The longest is that of \"{}\".", longest_negotiation(job));
   finding.advice =
       "Fewer, larger operations need less of it; more ranks than cores on a host make it slow.";
   return finding;
@@ -170,6 +96,13 @@ std::string with_hint(std::string advice, const std::string& hint) {
   return advice;
 }
 
+/// " The longest bundle is \"allreduce.w and 3 more\".", or nothing.
+std::string longest_bundle(const JobTrace& job, const Analysis& analysis) {
+  const auto longest = costliest_bundles(analysis, 1);
+  if (longest.empty()) return {};
+  return fmt::format(" The longest bundle is \"{}\".", name_of(*longest.front(), job));
+}
+
 Finding wire(const JobTrace& job, const Analysis& analysis, const Means& means) {
   Finding finding{.cause = Cause::kWire, .share = means.share(Phase::kWire)};
   const double hidden = means.moving_ns > 0 ? means.overlapped_ns / means.moving_ns : 0;
@@ -183,6 +116,7 @@ Finding wire(const JobTrace& job, const Analysis& analysis, const Means& means) 
         fmt::format(" {} reaches {} of bus bandwidth.", analysis.paths.front().path.text(),
                     human_rate(analysis.paths.front().bus_gbps));
   }
+  finding.text += longest_bundle(job, analysis);
   const std::vector<WhatIf> changes = what_ifs(job, analysis);
   if (is_latency(analysis)) {
     finding.advice = with_hint(
@@ -190,16 +124,20 @@ Finding wire(const JobTrace& job, const Analysis& analysis, const Means& means) 
         "host make worse; fewer bytes would not help, fewer bundles would.",
         hint(best_of(changes, Change::kFusion), analysis, means));
   } else {
-    finding.advice = hint(best_of(changes, Change::kCompression), analysis, means);
+    finding.advice = with_hint(
+        "Move fewer bytes (compression), or less often (backward_passes_per_step, larger batches). "
+        "`ronde bench allreduce` tells what the links here can do.",
+        hint(best_of(changes, Change::kCompression), analysis, means));
   }
   return finding;
 }
 
-Finding pack(const Means& means) {
+Finding pack(const JobTrace& job, const Analysis& analysis, const Means& means) {
   Finding finding{.cause = Cause::kPack, .share = means.share(Phase::kPack)};
   finding.text = fmt::format(
       "Copies into and out of the fusion buffer block for {} of each {} ({:.0f} %).",
       human_time(means.of(Phase::kPack)), human_time(means.step_ns), percent(finding.share));
+  finding.text += longest_bundle(job, analysis);
   finding.advice = "A smaller RONDE_FUSION_THRESHOLD copies less at once.";
   return finding;
 }
@@ -241,6 +179,11 @@ Finding unfinished(const JobTrace& job) {
 
 Finding nothing(const Analysis& analysis, const Means& means) {
   Finding finding{.cause = Cause::kNone};
+  finding.advice =
+      analysis.steps.empty()
+          ? "Record at least a few steps."
+          : "ronde.mark_span(\"...\") around the parts of a step shows which of them takes long; "
+            "`ronde timeline diff` compares two runs.";
   finding.text =
       analysis.steps.empty()
           ? std::string("The traces hold too little to tell anything from.")
@@ -252,38 +195,20 @@ Finding nothing(const Analysis& analysis, const Means& means) {
   return finding;
 }
 
-/// Findings about waiting: stragglers, contention, or uneven ranks.
-void add_waiting(const JobTrace& job, const Analysis& analysis, const Means& means,
-                 std::vector<Finding>& findings) {
-  for (const Straggler& straggler : find_stragglers(job, analysis)) {
-    findings.push_back(describe(straggler, job, analysis));
-  }
-  const std::vector<Host> hosts = hosts_of(job, analysis);
-  if (auto measured = measured_contention(hosts, analysis)) {
-    findings.push_back(std::move(*measured));
-  } else if (!findings.empty()) {
-    return;
-  } else if (auto likely = likely_contention(hosts, analysis, means)) {
-    findings.push_back(std::move(*likely));
-  } else if (means.share(Phase::kWaiting) >= kUnevenShare) {
-    findings.push_back(uneven(means));
-  }
-}
-
 void add_costs(const JobTrace& job, const Analysis& analysis, const Means& means,
                std::vector<Finding>& findings) {
   if (is_tiny(analysis, means)) {
-    Finding& tiny = findings.emplace_back(tiny_tensors(analysis, means));
+    Finding& tiny = findings.emplace_back(tiny_tensors(job, analysis, means));
     tiny.advice =
         with_hint(std::move(tiny.advice),
                   hint(best_of(what_ifs(job, analysis), Change::kFusion), analysis, means));
     return;
   }
   if (means.share(Phase::kNegotiation) >= kNegotiationShare) {
-    findings.push_back(negotiation(analysis, means));
+    findings.push_back(negotiation(job, analysis, means));
   }
   if (means.share(Phase::kWire) >= kWireShare) findings.push_back(wire(job, analysis, means));
-  if (means.share(Phase::kPack) >= kPackShare) findings.push_back(pack(means));
+  if (means.share(Phase::kPack) >= kPackShare) findings.push_back(pack(job, analysis, means));
 }
 
 }  // namespace
@@ -292,8 +217,9 @@ std::vector<Finding> find_causes(const JobTrace& job, const Analysis& analysis) 
   std::vector<Finding> findings;
   const Means means = means_of(analysis);
   if (!analysis.steps.empty()) {
-    add_waiting(job, analysis, means, findings);
+    findings = find_waiting(job, analysis);
     add_costs(job, analysis, means, findings);
+    if (auto span = find_long_span(job, analysis)) findings.push_back(std::move(*span));
   }
   std::stable_sort(findings.begin(), findings.end(),
                    [](const auto& a, const auto& b) { return a.share > b.share; });
@@ -304,9 +230,9 @@ std::vector<Finding> find_causes(const JobTrace& job, const Analysis& analysis) 
 }
 
 std::string_view name_of(Cause cause) noexcept {
-  constexpr std::array<std::string_view, 11> kNames = {
-      "unfinished",  "outage", "straggler", "contention", "uneven", "tiny tensors",
-      "negotiation", "wire",   "pack",      "failure",    "none"};
+  constexpr std::array<std::string_view, 12> kNames = {
+      "unfinished",   "outage",      "straggler", "contention", "uneven",  "span",
+      "tiny tensors", "negotiation", "wire",      "pack",       "failure", "none"};
   return kNames[static_cast<std::size_t>(cause)];
 }
 

@@ -15,6 +15,7 @@ enum class Cause : std::uint8_t {
   kStraggler,    ///< One rank is repeatedly late.
   kContention,   ///< Ranks are runnable without a core, or outnumber cores and wait for each other.
   kUneven,       ///< Ranks wait for one another, but not for a particular one.
+  kSpan,         ///< A span of the user takes much of each step on all ranks.
   kTinyTensors,  ///< Many small operations, each on its own.
   kNegotiation,  ///< Agreement and queueing are slow.
   kWire,         ///< Data moves while no rank computes.
@@ -51,6 +52,15 @@ struct Straggler {
 
 /// The stragglers, the costliest first.
 std::vector<Straggler> find_stragglers(const JobTrace& job, const Analysis& analysis);
+
+/// The findings on ranks that wait: stragglers, cores that are taken, or ranks that are late in
+/// turn. The largest waiting is always among them, unless it is below 3 % of a step.
+std::vector<Finding> find_waiting(const JobTrace& job, const Analysis& analysis);
+
+/// The operation in which ranks waited longest for others, or for the rank at `last` (an index of
+/// JobTrace::ranks): "allreduce.w". Empty if none did.
+std::string most_awaited(const JobTrace& job, const Analysis& analysis,
+                         std::optional<std::size_t> last = {});
 
 /// The finding on times in which connections between hosts did not work; none if they were short.
 std::optional<Finding> find_outages(const JobTrace& job);

@@ -1,15 +1,22 @@
 // Draws the picture of one step on all ranks, which zooms. Functions only: page.js calls them.
 
-/** Puts operations that overlap on rows of their own; gives each its row, and the rows' number. */
-function stack(operations) {
+/** Puts items that overlap on rows of their own; gives each its row, and the rows' number. */
+function stack(items, from, to) {
   const ends = [];
-  const rows = operations.map((operation) => {
-    let row = ends.findIndex((end) => end <= operation[4]);
+  const rows = items.map((item) => {
+    let row = ends.findIndex((end) => end <= item[from]);
     if (row < 0) row = ends.length < 8 ? ends.push(0) - 1 : ends.indexOf(Math.min(...ends));
-    ends[row] = operation[8];
+    ends[row] = item[to];
     return row;
   });
-  return { rows, count: Math.max(ends.length, 1) };
+  return { rows, count: ends.length };
+}
+
+/** The beginning of a name that fits into so many pixels; empty if hardly anything does. */
+function fitting(name, pixels) {
+  const letters = Math.floor((pixels - 6) / 6.5);
+  if (letters >= name.length) return name;
+  return letters < 3 ? "" : name.slice(0, letters - 1) + "…";
 }
 
 function describe([name, tensors, size, path, submitted, , agreed, start, end]) {
@@ -20,7 +27,7 @@ function describe([name, tensors, size, path, submitted, , agreed, start, end]) 
 
 /** Zooms and pans one step: mouse, buttons and keys change `view`, draw() shows it. */
 function zoomable() {
-  const left = 80, thread = 22, line = 7;
+  const left = 80, thread = 22, line = 7, lane = 16;
   let width = 1;
   const view = { from: 0, to: 1 };
   let step = data.pictures[0], span = 1;
@@ -36,18 +43,28 @@ function zoomable() {
       svg("title", {}, title)));
   }
 
-  function drawRank(rank, y) {
-    const { rows, count } = stack(rank.operations);
-    const group = svg("g", {}, svg("text", { x: 8, y: y + 16 }, rank.label));
+  /** Draws spans with their names, those inside others below them; returns where they end. */
+  function drawSpans(parent, spans, y, kind) {
+    const sorted = [...spans].sort((a, b) => a[1] - b[1] || b[2] - a[2]);
+    const { rows, count } = stack(sorted, 1, 2);
+    sorted.forEach(([name, from, to], i) => {
+      const top = y + rows[i] * lane;
+      bar(parent, from, to, top, lane - 2, kind, `${name}: ${time(to - from)}`);
+      const begin = Math.max(x(from), left);
+      const label = fitting(name, Math.min(x(to), width) - begin);
+      if (label) parent.append(svg("text", { x: begin + 3, y: top + 11, class: "label" }, label));
+    });
+    return y + count * lane;
+  }
+
+  function drawRank(rank, start) {
+    const { rows, count } = stack(rank.operations, 4, 8);
+    const group = svg("g", {});
+    let y = drawSpans(group, rank.marks, start, "mark");
+    y = drawSpans(group, rank.passes, y, "pass");
+    group.append(svg("text", { x: 8, y: y + 16 }, rank.label));
     bar(group, rank.from, rank.to, y + 3, thread - 4, "p0",
       `rank ${rank.rank} is outside Ronde, but where it is blocked: ${time(rank.to - rank.from)}`);
-    for (const [name, from, to] of rank.marks) {
-      bar(group, from, to, y, 3, "p3", `${name}: ${time(to - from)}`);
-    }
-    for (const [name, from, to] of rank.passes) {
-      bar(group, from, to, y + thread - 1, 2, name === "backward" ? "p4" : "p5",
-        `${name}: ${time(to - from)}`);
-    }
     for (const [, from, to] of rank.waits) {
       bar(group, Math.max(from, rank.from), Math.min(to, rank.to), y + 3, thread - 4, "p1",
         `rank ${rank.rank} is blocked for ${time(to - from)}`);
@@ -58,7 +75,7 @@ function zoomable() {
       bar(group, operation[7], operation[8], top, line - 1, "moving", describe(operation));
     });
     picture.append(group);
-    return y + thread + count * line + 8;
+    return y + thread + Math.max(count, 1) * line + 8;
   }
 
   function draw() {
@@ -144,9 +161,9 @@ function zoomable() {
       button("←", "Earlier", keys.ArrowLeft), button("→", "Later", keys.ArrowRight),
       button("All", "Show all", all)),
     html("p", { class: "quiet" },
-      "Top row of a rank: ", colour("p0", "outside Ronde"), ", ", colour("p1", "blocked"), ", ",
-      colour("p3", "marks"), "; the line under it: ", colour("p4", "backward"), ", ",
-      colour("p5", "forward and update"), ". Below: its bundles, ",
+      "On top of a rank: ", colour("mark", "its spans"), " and ",
+      colour("pass", "passes of training"), ", with their names. Beside its name: ",
+      colour("p0", "outside Ronde"), ", ", colour("p1", "blocked"), ". Below: its bundles, ",
       colour("agreeing", "until the data moves"), " and ", colour("moving", "while it does"),
       ". Drag, or hold Ctrl and turn the wheel."),
     picture, said, list);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -113,6 +114,69 @@ def test_diff_says_what_became_slower(slow_job, clean_job):
     assert "AFTER" in errors
 
 
+LOADING = """
+    import sys
+    import time
+
+    import numpy as np
+    import ronde
+
+    ronde.init()
+    for step in range(16):
+        with ronde.mark_span("load"):
+            time.sleep(0.03)
+        with ronde.mark_span("compute"):
+            time.sleep(0.01)
+        ronde.allreduce(np.ones(1000, np.float32), name="g")
+        ronde.mark_step()
+"""
+
+
+@pytest.fixture(scope="module")
+def loading_job(tmp_path_factory, launched):
+    """A folder with the trace of a job whose ranks all load slowly."""
+    folder = tmp_path_factory.mktemp("loading")
+    launched(LOADING, folder, slow=NOBODY)
+    return folder
+
+
+def test_a_loader_that_is_slow_on_all_ranks_is_what_the_report_says(loading_job, tmp_path):
+    page = tmp_path / "page.html"
+    status, text, errors = report(loading_job / "trace.json", "-o", page)
+    assert status == 0, errors
+    verdict = re.sub(r"\s+", " ", text)
+    told = r'(\d\d)\.\d ms of (\d\d)\.\d ms of each step is your span "load" \(on all ranks\)'
+    assert re.search(told, verdict), text
+    assert re.search(r"Spans per step.*\n.*\n +load .*\n +compute ", text), text
+    assert "share the" not in verdict, "ranks that sleep lack no cores"
+
+
+def test_programs_read_report_diff_and_doctor_as_json(loading_job, slow_job):
+    status, text, errors = report(loading_job / "trace.json", "--json")
+    assert status == 0, errors
+    told = json.loads(text)
+    assert (told["version"], told["kind"], told["size"], told["steps"]) == (1, "report", 3, 15)
+    spans = {span["name"]: span for span in told["spans"]}
+    assert all(29 < ms < 60 for ms in spans["load"]["own_ms"]), spans
+    assert "span" in {finding["cause"] for finding in told["findings"]}
+    assert len(told["ranks"]) == len(told["unmarked_ms"]) == 3
+    traces = [loading_job / "trace.json", slow_job / "trace.json"]
+    status, text, errors = report(*traces, "--json", command=("timeline", "diff"))
+    assert status == 0, errors
+    told = json.loads(text)
+    assert told["kind"] == "diff"
+    assert {"name", "before_ms", "after_ms", "p", "counts"} == set(told["step"])
+    status, text, errors = report("--json", command=("doctor",))
+    assert status == 0, errors
+    told = json.loads(text)
+    assert told["kind"] == "doctor"
+    assert any(plane["usable"] for plane in told["data_planes"])
+    assert {"text", "bites"} == set(told["limits"][0])
+    status, text, errors = report("--json", "--settings", command=("doctor",))
+    assert status == 0, errors
+    assert "RONDE_TIMELINE" in {setting["name"] for setting in json.loads(text)["settings"]}
+
+
 def test_top_names_the_slow_rank_while_the_job_runs(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(TRAINING.replace("range(16)", "range(150)")))
@@ -202,6 +266,21 @@ def test_the_page_draws_its_charts_without_an_error(slow_job, tmp_path, pictures
     )
     assert zoomed == whole
     assert zoomed[0] != "0"
+
+
+@pytest.mark.skipif(BROWSER is None, reason="chromium is not installed")
+def test_spans_have_their_names_on_the_page(loading_job, tmp_path, pictures):
+    page = tmp_path / "page.html"
+    status, _, errors = report(loading_job / "trace.json", "-o", page)
+    assert status == 0, errors
+    with Browser(tmp_path / "profile") as browser:
+        browser.open(page.as_uri())
+        assert browser.wait_for("document.documentElement.dataset.drawn === 'yes'")
+        labels = "[...document.querySelectorAll('#zoom .label')].map((one) => one.textContent)"
+        assert sorted(set(browser.run(labels))) == ["compute", "load"]
+        assert "load" in browser.run("document.querySelector('#spans tbody').textContent")
+        browser.run("document.getElementById('picture-title').scrollIntoView()")
+        browser.screenshot(pictures / "report-spans.png")
 
 
 CUT = """

@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "timeline/recording/machine_probe.h"
+
 namespace ronde {
 namespace {
 
@@ -54,18 +56,20 @@ TEST_CASE("CounterSampler: it tells what is in flight and how fast, while it may
   meter.submitted(0, 100);
   meter.ended(EndedBundle{.tensors = 1, .bytes = 5'000'000, .duration_ns = 1});
   const auto counters = sampler.sample();
-  REQUIRE(counters.size() == 3);
+  REQUIRE(counters.size() == 4);
   CHECK(counters[0].name == "queue length");
   CHECK(counters[0].value == 1);
   CHECK(counters[1].name == "bytes in flight");
   CHECK(counters[1].value == 100);
   CHECK(counters[2].name == "throughput in MB/s");
+  CHECK(counters[3].name == kCpuCounter);
   CHECK(sampler.sample().empty());  // too soon
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   meter.ended(EndedBundle{.tensors = 1, .bytes = 5'000'000, .duration_ns = 1});
   const auto later = sampler.sample();
-  REQUIRE(later.size() == 3);
+  REQUIRE(later.size() == 4);
   CHECK(later[2].value > 0);
+  CHECK(later[3].value >= counters[3].value);
   sampler.stop();
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
   CHECK(sampler.sample().empty());

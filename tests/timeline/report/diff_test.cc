@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/timeline/report/synthetic.h"
+#include "timeline/report/report_json.h"
 
 namespace ronde::report {
 namespace {
@@ -26,6 +29,12 @@ TEST_CASE("diff: what became slower is named, and what did not is not") {
   CHECK(text.find("slower") != std::string::npos);
   CHECK(text.find("Most of it is wire") != std::string::npos);
   CHECK(diff.tensors.size() == 6);
+  const auto json = nlohmann::json::parse(diff_json(diff));
+  CHECK(json["kind"] == "diff");
+  CHECK(json["step"]["counts"] == true);
+  CHECK(json["parts"][4]["name"] == "wire");
+  CHECK(json["parts"][4]["after_ms"].get<double>() == doctest::Approx(wire.after_ns / 1e6));
+  CHECK(json["tensors"].size() == 6);
 }
 
 TEST_CASE("diff: the rank that made the difference is named, or all ranks") {

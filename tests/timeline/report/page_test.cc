@@ -2,7 +2,9 @@
 
 #include "tests/timeline/read_json.h"
 #include "tests/timeline/report/synthetic.h"
+#include "timeline/report/report_json.h"
 #include "timeline/report/reports.h"
+#include "timeline/report/spans.h"
 
 namespace ronde::report {
 namespace {
@@ -57,6 +59,54 @@ TEST_CASE("text report: it has the verdict, every rank, paths and tensors") {
     CAPTURE(part);
     CHECK(text.find(part) != std::string::npos);
   }
+}
+
+TEST_CASE("reports: spans are summed up by step and rank, in text, page and JSON") {
+  Plan plan;
+  plan.compute_us = 20'000;
+  plan.load_us = 9000;
+  const Read read = read_plan(plan);
+  const std::string text = text_report(read.job, read.analysis, read.findings);
+  const std::size_t table = text.find("Spans per step");
+  REQUIRE(table != std::string::npos);
+  CHECK(text.find("load ", table) != std::string::npos);
+  CHECK(text.find("(outside, in no span)", table) != std::string::npos);
+  const auto data = data_of(page_of(read));
+  REQUIRE(data["spans"].size() == 2);
+  CHECK(data["spans"][0]["name"] == "load");
+  CHECK(data["spans"][0]["own"].size() == 4);
+  const auto json = nlohmann::json::parse(report_json(read.job, read.analysis, read.findings));
+  CHECK(json["kind"] == "report");
+  CHECK(json["steps"] == 39);
+  CHECK(json["size"] == 4);
+  CHECK(json["spans"][0]["name"] == "load");
+  CHECK(json["spans"][0]["own_ms"][3].get<double>() == doctest::Approx(9.0));
+  CHECK(json["spans"][0]["share"].get<double>() > 0.4);
+  CHECK(json["unmarked_ms"].size() == 4);
+  CHECK(json["findings"][0]["cause"] == "span");
+  CHECK(json["findings"][0]["rank"].is_null());
+  CHECK(json["ranks"][1]["outside_ms"].get<double>() > 15);
+  CHECK(json["tensors"][0]["name"].get<std::string>().starts_with("allreduce.layer"));
+}
+
+TEST_CASE("reports: time in spans is their own, without waits and spans inside them") {
+  JobTrace job;
+  RankTrace& rank = job.ranks.emplace_back();
+  const std::uint32_t outer = job.names.number_of("outer");
+  const std::uint32_t inner = job.names.number_of("inner");
+  rank.marks = {{.name = inner, .start_ns = 20, .end_ns = 50},
+                {.name = outer, .start_ns = 10, .end_ns = 90},
+                {.name = outer, .start_ns = 200, .end_ns = 210}};
+  rank.waits = {{.name = 0, .start_ns = 60, .end_ns = 75}};
+  Analysis analysis;
+  analysis.steps.push_back(
+      {.number = 1, .ranks = {{.start_ns = 0, .end_ns = 100}}, .blamed_ns = {}});
+  const auto spans = span_times(job, analysis);
+  REQUIRE(spans.size() == 2);
+  CHECK(spans[0].name == "outer");
+  CHECK(spans[0].own_ns == std::vector<double>{35});
+  CHECK(spans[0].whole_ns == std::vector<double>{80});
+  CHECK(spans[1].own_ns == std::vector<double>{30});
 }
 
 }  // namespace ronde::report

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/ports/event_sink.h"
+#include "timeline/recording/machine_probe.h"
 #include "timeline/recording/trace_format.h"
 #include "timeline/report/job_trace.h"
 
@@ -108,6 +109,9 @@ class Job {
       }
     }
     for (std::size_t r = 0; r < ranks(); ++r) {
+      if (plan_.load_us > 0) {
+        writers_[r].span(now_[r], now_[r] + plan_.load_us, kMarksTrack, "load");
+      }
       if (!plan_.one_by_one) writers_[r].span(submitted[r].back(), ended, kWaitTrack, "WAIT");
       if (plan_.step_marks) mark(r, ended, step);
       now_[r] = ended;
@@ -118,6 +122,9 @@ class Job {
     if (const double us = plan_.no_core_us(static_cast<int>(rank), step); us >= 0) {
       no_core_ms_[rank] += us / 1000;
       count(writers_[rank], at, kCoreWaitCounter, no_core_ms_[rank]);
+    }
+    if (plan_.cpu_cores >= 0) {
+      count(writers_[rank], at, kCpuCounter, plan_.cpu_cores * at / 1000);
     }
     count(writers_[rank], at, kStepCounter, step + 1);
   }

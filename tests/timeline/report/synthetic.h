@@ -29,6 +29,8 @@ struct Plan {
   bool step_marks = true;
   /// Of each rank's compute, that it stands ready without a core; negative: not told.
   std::function<double(int rank, int step)> no_core_us = [](int, int) { return -1.0; };
+  double load_us = 0;     ///< The user's span "load", at the beginning of each step; 0: none.
+  double cpu_cores = -1;  ///< That each rank's process uses; negative: not told.
   std::string job = "job";
   unsigned seed = 1;
   /// What `rank` computes longer in `step`, and before its first submission rather than after it.

@@ -103,7 +103,8 @@ TEST_CASE("verdict: data that moves while nobody computes is said to, with its b
   REQUIRE(wire != nullptr);
   CHECK(says(*wire, "ALLREDUCE ring over tcp"));
   CHECK(says(*wire, "MB/s of bus bandwidth"));
-  CHECK(wire->advice.empty());  // all bundles are of one size: what is it that takes long?
+  CHECK(says(*wire, "The longest bundle is \"allreduce.layer"));
+  CHECK(wire->advice.find("compression") != std::string::npos);
   CHECK(finding_of(read, Cause::kStraggler) == nullptr);
 }
 
@@ -120,8 +121,81 @@ TEST_CASE("verdict: ranks that are late in turn are uneven, and none is named") 
   Plan plan;
   plan.jitter = 0.3;
   const Read read = read_plan(plan);
-  CHECK(finding_of(read, Cause::kUneven) != nullptr);
+  const Finding* found = finding_of(read, Cause::kUneven);
+  REQUIRE(found != nullptr);
+  CHECK(says(*found, "late in turn: rank "));
+  CHECK(says(*found, "% of the steps, rank "));
+  CHECK(says(*found, "They wait most in \"allreduce.layer"));
+  CHECK(found->advice.find("give all ranks as much work") != std::string::npos);
   CHECK(finding_of(read, Cause::kStraggler) == nullptr);
+}
+
+TEST_CASE("verdict: the largest waiting is told, also where it is small or cores are short") {
+  Plan plan;
+  plan.jitter = 0.05;  // about 5 % of each step
+  CHECK(finding_of(read_plan(plan), Cause::kUneven) != nullptr);
+  plan.jitter = 0.3;
+  plan.cores = 4;
+  plan.no_core_us = [](int, int) { return 5000.0; };
+  const Read disturbed = read_plan(plan);
+  CHECK(finding_of(disturbed, Cause::kContention) != nullptr);
+  CHECK(finding_of(disturbed, Cause::kUneven) != nullptr);
+}
+
+TEST_CASE("verdict: a span that all ranks spend much of each step in is named, with its share") {
+  Plan plan;
+  plan.compute_us = 20'000;
+  plan.load_us = 9000;
+  const Read read = read_plan(plan);
+  const Finding* found = finding_of(read, Cause::kSpan);
+  REQUIRE(found != nullptr);
+  CHECK(says(*found, "9.00 ms of 2"));
+  CHECK(says(*found, "of each step is your span \"load\" (on all ranks)"));
+  CHECK(found->share > 0.4);
+  CHECK(found->share < 0.5);
+  CHECK(found->advice.find("prefetch") != std::string::npos);
+  plan.load_us = 500;  // the rest is in no span
+  const Read rest = read_plan(plan);
+  REQUIRE(finding_of(rest, Cause::kSpan) != nullptr);
+  CHECK(says(*finding_of(rest, Cause::kSpan), "outside Ronde and in no span"));
+}
+
+TEST_CASE("verdict: ranks that hardly use their cores are not said to lack them") {
+  Plan plan;
+  plan.jitter = 0.3;
+  plan.cores = 2;
+  plan.cpu_cores = 0.03;  // 6 % of the machine
+  const Read idle = read_plan(plan);
+  CHECK(finding_of(idle, Cause::kContention) == nullptr);
+  CHECK(finding_of(idle, Cause::kUneven) != nullptr);
+  plan.no_core_us = [](int, int) { return 5000.0; };
+  const Read disturbed = read_plan(plan);
+  const Finding* found = finding_of(disturbed, Cause::kContention);
+  REQUIRE(found != nullptr);
+  CHECK(says(*found, "Other work takes the cores of node1, of which the ranks use 6 %"));
+  plan.cpu_cores = 0.5;
+  const Read busy = read_plan(plan);
+  REQUIRE(finding_of(busy, Cause::kContention) != nullptr);
+  CHECK(says(*finding_of(busy, Cause::kContention), "4 ranks share the 2 cores"));
+}
+
+TEST_CASE("verdict: each one has a remedy") {
+  Plan straggling;
+  straggling.early_us = [](int rank, int) { return rank == 1 ? 3000.0 : 0.0; };
+  Plan tiny;
+  tiny.bundles = 40;
+  tiny.tensors = 1;
+  tiny.bundle_bytes = 4096;
+  tiny.one_by_one = true;
+  Plan slow;
+  slow.agree_us = 4000;
+  slow.pack_us = 2000;
+  for (const Plan& plan : {Plan(), straggling, tiny, slow, bound_by_wire()}) {
+    for (const Finding& finding : read_plan(plan).findings) {
+      CAPTURE(finding.text);
+      CHECK(!finding.advice.empty());
+    }
+  }
 }
 
 TEST_CASE("verdict: ranks that outnumber their cores and wait for one another are told so") {

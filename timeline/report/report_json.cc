@@ -1,0 +1,186 @@
+#include "timeline/report/report_json.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "timeline/report/spans.h"
+#include "timeline/report/summary.h"
+#include "timeline/report/what_if.h"
+
+namespace ronde::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kJsonVersion = 1;  // of the keys
+constexpr std::size_t kMostJsonRows = 200;
+
+double ms(double ns) { return ns / 1e6; }
+double ms(std::int64_t ns) { return static_cast<double>(ns) / 1e6; }
+
+std::string dumped(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json in_ms(const std::vector<double>& ns) {
+  Json list = Json::array();
+  for (const double one : ns) list.push_back(ms(one));
+  return list;
+}
+
+Json finding_rows(const std::vector<Finding>& findings) {
+  Json list = Json::array();
+  for (const Finding& finding : findings) {
+    list.push_back({{"cause", name_of(finding.cause)},
+                    {"rank", finding.rank < 0 ? Json() : Json(finding.rank)},
+                    {"share", finding.share},
+                    {"text", finding.text},
+                    {"advice", finding.advice}});
+  }
+  return list;
+}
+
+Json times_of(const Means& means) {
+  constexpr std::array<std::string_view, kPhases> kKeys = {
+      "outside_ms", "waiting_ms", "negotiation_ms", "pack_ms", "wire_ms", "other_ms"};
+  Json times{{"step_ms", ms(means.step_ns)}};
+  for (std::size_t i = 0; i < kPhases; ++i) times[std::string(kKeys[i])] = ms(means.phase_ns[i]);
+  times["moving_ms"] = ms(means.moving_ns);
+  times["overlapped_ms"] = ms(means.overlapped_ns);
+  times["without_core_ms"] = ms(means.no_core_ns);
+  return times;
+}
+
+Json rank_rows(const JobTrace& job, const Analysis& analysis) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < job.ranks.size(); ++i) {
+    const RecordingInfo& info = job.ranks[i].info;
+    Json rank{{"rank", info.rank}, {"label", label_of(info)}, {"host", info.host}};
+    rank.update(times_of(means_of(analysis, i)));
+    list.push_back(std::move(rank));
+  }
+  return list;
+}
+
+Json span_rows(const std::vector<SpanTime>& spans, double step_ns) {
+  Json list = Json::array();
+  for (const SpanTime& span : spans) {
+    list.push_back({{"name", span.name},
+                    {"pass", span.is_pass},
+                    {"share", step_ns > 0 ? span.mean_own_ns() / step_ns : 0},
+                    {"own_ms", in_ms(span.own_ns)},
+                    {"whole_ms", in_ms(span.whole_ns)}});
+  }
+  return list;
+}
+
+Json path_rows(const Analysis& analysis) {
+  Json list = Json::array();
+  for (const PathCost& path : analysis.paths) {
+    list.push_back({{"path", path.path.text()},
+                    {"bundles", path.bundles},
+                    {"tensors", path.tensors},
+                    {"bytes", path.bytes},
+                    {"moving_ms", ms(path.moving_ns)},
+                    {"bus_gbps", path.bus_gbps},
+                    {"best_gbps", path.best_gbps}});
+  }
+  return list;
+}
+
+Json tensor_rows(const JobTrace& job) {
+  Json list = Json::array();
+  for (const TensorRow& row : costliest_tensors(job, kMostJsonRows)) {
+    list.push_back({{"name", row.name},
+                    {"count", row.cost.count},
+                    {"bytes", row.cost.bytes},
+                    {"negotiation_ms", ms(row.cost.negotiation_ns)},
+                    {"moving_ms", ms(row.cost.execution_ns)}});
+  }
+  return list;
+}
+
+Json change_rows(const JobTrace& job, const Analysis& analysis) {
+  Json list = Json::array();
+  for (const WhatIf& change : what_ifs(job, analysis)) {
+    list.push_back({{"change", change.change},
+                    {"saved_ms", ms(change.saved_ns)},
+                    {"least_ms", ms(change.least_ns)},
+                    {"most_ms", ms(change.most_ns)}});
+  }
+  return list;
+}
+
+Json json_of(const Difference& change, double step_ns) {
+  return {{"name", change.what},
+          {"before_ms", ms(change.before_ns)},
+          {"after_ms", ms(change.after_ns)},
+          {"p", change.p},
+          {"counts", change.counts(step_ns)}};
+}
+
+/// A dump's head, without the operations.
+Json json_of(const Dump& dump) {
+  return {{"rank", dump.rank},     {"host", dump.host},       {"pid", dump.pid},
+          {"reason", dump.reason}, {"failure", dump.failure}, {"summary", summarize_dump(dump)}};
+}
+
+}  // namespace
+
+std::string report_json(const JobTrace& job, const Analysis& analysis,
+                        const std::vector<Finding>& findings) {
+  const Means means = means_of(analysis);
+  const std::vector<SpanTime> spans = span_times(job, analysis);
+  const bool has_steps = !analysis.steps.empty();
+  return dumped({{"version", kJsonVersion},
+                 {"kind", "report"},
+                 {"size", job.ranks.front().info.size},
+                 {"epoch", job.epoch},
+                 {"events", job.events},
+                 {"unit", unit_of(analysis)},
+                 {"steps", analysis.steps.size()},
+                 {"notes", job.notes},
+                 {"findings", finding_rows(findings)},
+                 {"mean", times_of(means)},
+                 {"ranks", rank_rows(job, analysis)},
+                 {"spans", span_rows(spans, means.step_ns)},
+                 {"unmarked_ms", has_steps ? in_ms(unmarked_ns(analysis, spans)) : Json::array()},
+                 {"paths", path_rows(analysis)},
+                 {"tensors", tensor_rows(job)},
+                 {"what_if", has_steps ? change_rows(job, analysis) : Json::array()}});
+}
+
+std::string fault_json(const JobDumps& dumps, const std::vector<Finding>& findings) {
+  Json ranks = Json::array();
+  for (const Dump& dump : dumps.ranks) ranks.push_back(json_of(dump));
+  return dumped({{"version", kJsonVersion},
+                 {"kind", "failure"},
+                 {"job", dumps.ranks.front().job},
+                 {"size", dumps.ranks.front().size},
+                 {"notes", dumps.notes},
+                 {"findings", finding_rows(findings)},
+                 {"ranks", ranks}});
+}
+
+std::string diff_json(const Diff& diff) {
+  Json parts = Json::array();
+  for (const Difference& part : diff.parts) parts.push_back(json_of(part, diff.step.before_ns));
+  Json tensors = Json::array();
+  for (const TensorChange& change : diff.tensors) {
+    tensors.push_back({{"name", change.name},
+                       {"before_ms", ms(change.before_ns)},
+                       {"after_ms", ms(change.after_ns)}});
+  }
+  return dumped({{"version", kJsonVersion},
+                 {"kind", "diff"},
+                 {"steps_before", diff.steps_before},
+                 {"steps_after", diff.steps_after},
+                 {"step", json_of(diff.step, diff.step.before_ns)},
+                 {"parts", parts},
+                 {"tensors", tensors},
+                 {"culprit", diff.culprit},
+                 {"notes", diff.notes}});
+}
+
+}  // namespace ronde::report
