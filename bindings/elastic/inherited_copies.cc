@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "bindings/runtime/runtime_state.h"
+#include "core/base/log.h"
+#include "core/descriptors/passed.h"
 
 namespace ronde::elastic {
 namespace {
@@ -27,18 +29,24 @@ void adopt_inherited(CommitStore& store, int copy, int file) {
   if (own.valid() && store.adopt(copy, std::move(own)).ok()) ::close(file);
 }
 
+/// Leaves the copy out where the agent does not give it.
+void take_copy(CommitStore& store, int copy) {
+  const char* const variable = kCopyVariables.at(static_cast<std::size_t>(copy));
+  const int file = number_in(process_environment()(variable).value_or(""));
+  if (file < 0) return;
+  auto passed = take_passed(variable, file);
+  if (!passed.ok()) return log_line(LogLevel::kWarning, passed.status().message());
+  if (*passed) return (void)store.adopt(copy, std::move(**passed));
+  adopt_inherited(store, copy, file);
+}
+
 }  // namespace
 
 CommitStore take_inherited_copies(const Member* member) {
   static std::atomic<bool> taken = false;
   CommitStore store;
   if (member == nullptr || taken.exchange(true)) return store;
-  const std::string text = process_environment()(kCopiesVariable).value_or("");
-  const std::size_t comma = text.find(',');
-  if (comma == std::string::npos) return store;
-  const std::string_view all = text;
-  adopt_inherited(store, 0, number_in(all.substr(0, comma)));
-  adopt_inherited(store, 1, number_in(all.substr(comma + 1)));
+  for (const int copy : {0, 1}) take_copy(store, copy);
   return store;
 }
 

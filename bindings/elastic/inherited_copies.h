@@ -8,8 +8,8 @@
 
 namespace ronde::elastic {
 
-/// The copies of a worker that has died on this host, as RONDE_ELASTIC_COPIES names them; they are
-/// given once. An empty store where there are none. Files that are no copies are left out.
+/// The copies of a worker that has died on this host, as its agent passes them; they are given
+/// once. An empty store where there are none. Files that are no copies are left out.
 CommitStore take_inherited_copies(const Member* member);
 
 /// From now on the agent gets each memory file of the store. Errors: kUnavailable.

@@ -3,19 +3,19 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <memory>
 
 #include "bindings/runtime/runtime_state.h"
 #include "bindings/runtime/worker_history.h"
+#include "core/base/os/memory_file.h"
+#include "core/descriptors/file_message.h"
+#include "core/descriptors/passed.h"
 
 namespace ronde::elastic {
 namespace {
@@ -25,16 +25,6 @@ constexpr std::size_t kMostReasonBytes = 4096;
 
 Status gone() { return {Code::kUnavailable, "the launcher of this elastic job is gone"}; }
 
-/// A descriptor from which the secret can be read; no file of a file system.
-Result<FileDescriptor> secret_file(const std::string& secret) {
-  FileDescriptor file(::memfd_create("ronde-secret", MFD_CLOEXEC));
-  if (!file.valid()) return errno_status("cannot make a memory file for the epoch's secret");
-  if (::write(file.get(), secret.data(), secret.size()) != static_cast<ssize_t>(secret.size())) {
-    return errno_status("cannot write the epoch's secret");
-  }
-  return file;
-}
-
 int socket_option(int fd, int option) {
   int value = -1;
   socklen_t size = sizeof(value);
@@ -43,25 +33,6 @@ int socket_option(int fd, int option) {
 
 bool is_note_socket(int fd) {
   return socket_option(fd, SO_DOMAIN) == AF_UNIX && socket_option(fd, SO_TYPE) == SOCK_SEQPACKET;
-}
-
-/// As send(); the receiver gets the descriptor, if there is one, with the message.
-ssize_t send_with_file(int socket, const std::string& message, int file) {
-  iovec bytes{const_cast<char*>(message.data()), message.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr header{};
-  header.msg_iov = &bytes;
-  header.msg_iovlen = 1;
-  if (file >= 0) {
-    header.msg_control = control.data();
-    header.msg_controllen = control.size();
-    cmsghdr* const part = CMSG_FIRSTHDR(&header);
-    part->cmsg_level = SOL_SOCKET;
-    part->cmsg_type = SCM_RIGHTS;
-    part->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(part), &file, sizeof(int));
-  }
-  return ::sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 template <typename Integer>
@@ -85,7 +56,8 @@ Result<std::unique_ptr<Member>> adopt() {
   const std::string fd_text = environment(kNotesVariable).value_or("");
   if (fd_text.empty()) return std::unique_ptr<Member>();
   RONDE_ASSIGN_OR_RETURN(const int fd, read_number<int>(kNotesVariable, fd_text));
-  if (!is_note_socket(fd)) {
+  RONDE_ASSIGN_OR_RETURN(auto passed, take_passed(kNotesVariable, fd));
+  if (!passed && !is_note_socket(fd)) {
     return Status(Code::kInvalidArgument,
                   fmt::format("{}={} is not the launcher's socket: a program between the launcher "
                               "and this process has closed the descriptor",
@@ -94,7 +66,7 @@ Result<std::unique_ptr<Member>> adopt() {
   RONDE_ASSIGN_OR_RETURN(
       const auto worker,
       read_number<WorkerId>(kWorkerVariable, environment(kWorkerVariable).value_or("0")));
-  return std::make_unique<Member>(FileDescriptor(fd), worker);
+  return std::make_unique<Member>(passed ? std::move(*passed) : FileDescriptor(fd), worker);
 }
 
 Result<Adopted*> adopt_once() {
@@ -268,7 +240,7 @@ Status Member::lose() {
 }
 
 Result<Settings> Member::settings(const EpochNote& place) {
-  RONDE_ASSIGN_OR_RETURN(FileDescriptor file, secret_file(place.secret));
+  RONDE_ASSIGN_OR_RETURN(FileDescriptor file, make_memory_text("ronde-secret", place.secret));
   MutexLock lock(mutex_);
   secret_ = std::move(file);
   return Settings{{"RONDE_RANK", fmt::to_string(place.rank)},

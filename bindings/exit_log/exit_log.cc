@@ -9,13 +9,12 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "core/descriptors/passed.h"
+
 namespace ronde {
 namespace {
 
 constexpr const char* kName = "ronde-exit-log";
-/// Older launchers use these.
-constexpr const char* kOldName = "ronde-fates";
-constexpr const char* kOldVariable = "RONDE_FATES_FD";
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 
 std::string path_of(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
@@ -25,8 +24,7 @@ bool is_exit_log(int fd) {
   std::array<char, 64> target{};
   const ssize_t length = ::readlink(path_of(fd).c_str(), target.data(), target.size());
   const std::string_view found(target.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
-  return found.starts_with(fmt::format("/memfd:{} ", kName)) ||
-         found.starts_with(fmt::format("/memfd:{} ", kOldName));
+  return found.starts_with(fmt::format("/memfd:{} ", kName));
 }
 
 /// All readers share the descriptor's offset, so none may move it.
@@ -41,15 +39,18 @@ std::string contents(int fd) {
   return all;
 }
 
+/// In which an agent tells its log again.
+constexpr std::chrono::milliseconds kLimit{1000};
+
 int inherited_descriptor() {
-  // NOLINTBEGIN(concurrency-mt-unsafe)
-  const char* text = std::getenv(kExitLogVariable);
-  if (text == nullptr) text = std::getenv(kOldVariable);
-  // NOLINTEND(concurrency-mt-unsafe)
+  const char* text = std::getenv(kExitLogVariable);  // NOLINT(concurrency-mt-unsafe)
   const std::string_view digits = text == nullptr ? "" : text;
   int fd = -1;
   std::from_chars(digits.data(), digits.data() + digits.size(), fd);
-  return fd;
+  if (fd < 0) return -1;
+  auto passed = take_passed(kExitLogVariable, fd, kLimit);
+  if (!passed.ok()) return -1;
+  return *passed ? (*passed)->release() : fd;
 }
 
 }  // namespace

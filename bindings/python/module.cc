@@ -5,6 +5,7 @@
 #include "bindings/c/ronde_c.h"
 #include "bindings/python/bind.h"
 #include "core/base/os/interfaces.h"
+#include "core/descriptors/passed.h"
 
 namespace py = pybind11;
 
@@ -46,6 +47,19 @@ void bind_settings(py::module_& module) {
       "Rows (interface, address) of every interface that is up; no link-local addresses.");
 }
 
+/// Binds what the launcher has passed to this process.
+void bind_descriptors(py::module_& module) {
+  module.def(
+      "passed_descriptor",
+      [](const std::string& variable, int number) {
+        auto passed = unwrap(take_passed(variable, number));
+        return passed ? passed->release() : number;
+      },
+      py::arg("variable"), py::arg("number"),
+      "The descriptor that the launcher has passed as `variable`, also where a program on the way "
+      "has closed it; `number` if it was set by others.");
+}
+
 /// Lets plug-ins that frameworks load use this process's one Ronde, by the address of its C API.
 void bind_c_api(py::module_& module) {
   module.def(
@@ -76,6 +90,7 @@ PYBIND11_MODULE(_core, module) {
   bind_messages(module);
   bind_call_site(module);
   bind_settings(module);
+  bind_descriptors(module);
   bind_codecs(module);
   bind_elastic(module);
   bind_commit_store(module);

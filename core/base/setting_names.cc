@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::string_view kPrefix = "RONDE_";
 /// Used between Ronde's programs; not settings of a job.
-constexpr std::array<std::string_view, 7> kOthers = {
-    "RONDE_ELASTIC",  "RONDE_ELASTIC_COPIES", "RONDE_ELASTIC_FD", "RONDE_EXIT_LOG_FD",
-    "RONDE_FATES_FD", "RONDE_JOIN_SOCKET",    "RONDE_PYTHON"};
+constexpr std::array<std::string_view, 8> kOthers = {
+    "RONDE_DESCRIPTORS", "RONDE_ELASTIC",     "RONDE_ELASTIC_COPY0_FD", "RONDE_ELASTIC_COPY1_FD",
+    "RONDE_ELASTIC_FD",  "RONDE_EXIT_LOG_FD", "RONDE_JOIN_SOCKET",      "RONDE_PYTHON"};
 constexpr std::array<std::string_view, 2> kOfTests = {"RONDE_TEST_", "RONDE_CHAOS_"};
 
 /// The names of all documented variables, without kPrefix.

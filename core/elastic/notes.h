@@ -7,6 +7,7 @@
 // means that the launcher is gone.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -22,9 +23,10 @@ namespace ronde::elastic {
 inline constexpr const char* kNotesVariable = "RONDE_ELASTIC_FD";
 /// The variable with the worker's number.
 inline constexpr const char* kWorkerVariable = "RONDE_WORKER";
-/// The variable with the memory files of the copies of a worker that has died: "FD,FD", one of
-/// which may be -1. The host's agent gives them to the next worker that it starts.
-inline constexpr const char* kCopiesVariable = "RONDE_ELASTIC_COPIES";
+/// The variables with the memory files of the copies of a worker that has died. The host's agent
+/// gives them to the next worker that it starts.
+inline constexpr std::array<const char*, 2> kCopyVariables = {"RONDE_ELASTIC_COPY0_FD",
+                                                              "RONDE_ELASTIC_COPY1_FD"};
 
 inline constexpr std::size_t kMaxNoteBytes = std::size_t{1} << 20;
 

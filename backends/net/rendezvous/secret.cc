@@ -22,6 +22,7 @@
 
 #include "backends/net/rendezvous/socket.h"
 #include "core/base/bytes.h"
+#include "core/descriptors/passed.h"
 
 namespace ronde::net {
 namespace {
@@ -56,14 +57,12 @@ Result<Secret> parse_secret(std::string_view text, std::string_view source) {
   return Secret(bytes);
 }
 
-/// Up to kHexChars characters; from the start where the descriptor can seek.
-std::string read_text(int fd, bool seekable) {
+/// Up to kHexChars characters, from the start.
+std::string read_text(int fd) {
   std::string text(kHexChars, '\0');
   std::size_t used = 0;
   while (used < kHexChars) {
-    const ssize_t got =
-        seekable ? ::pread(fd, text.data() + used, kHexChars - used, static_cast<off_t>(used))
-                 : ::read(fd, text.data() + used, kHexChars - used);
+    const ssize_t got = ::pread(fd, text.data() + used, kHexChars - used, static_cast<off_t>(used));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     used += static_cast<std::size_t>(got);
@@ -72,15 +71,29 @@ std::string read_text(int fd, bool seekable) {
   return text;
 }
 
-Result<Secret> read_descriptor(int fd) {
-  const bool seekable = ::lseek(fd, 0, SEEK_CUR) >= 0;
-  const std::string text = read_text(fd, seekable);
-  if (seekable) {
-    ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-  } else {
-    ::close(fd);
+/// A descriptor that the user has set. Another program may have closed it and opened something else
+/// under its number, so that it is only looked at.
+Result<Secret> read_descriptor(int fd, const std::string& source) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("{} is no file; it must be an open file or memory file. Did a program "
+                    "on the way here close it, as Python's subprocess does, or drop "
+                    "{} from the environment? Pass all RONDE_* variables on",
+                    source, kPassedVariable));
   }
-  return parse_secret(text, fmt::format("the descriptor RONDE_SECRET_FD={}", fd));
+  RONDE_ASSIGN_OR_RETURN(Secret secret, parse_secret(read_text(fd), source));
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return secret;
+}
+
+/// One that the launcher has passed, or that the user has set.
+Result<Secret> read_any_descriptor(int fd) {
+  const std::string source = fmt::format("the descriptor RONDE_SECRET_FD={}", fd);
+  RONDE_ASSIGN_OR_RETURN(const auto passed, take_passed("RONDE_SECRET_FD", fd));
+  if (!passed) return read_descriptor(fd, source);
+  return parse_secret(read_text(passed->get()), source);
 }
 
 /// The file of a Secret volume in a pod with fsGroup: root's, readable by a group, on a tmpfs that
@@ -113,7 +126,7 @@ Result<Secret> read_secret_file(const std::string& path, const std::string& sour
                                                       std::generic_category().message(errno)));
   }
   RONDE_RETURN_IF_ERROR(check_private(fd.get(), source));
-  return parse_secret(read_text(fd.get(), true), source);
+  return parse_secret(read_text(fd.get()), source);
 }
 
 Secret::Secret(std::span<const std::byte, kBytes> bytes) {
@@ -134,7 +147,7 @@ Result<Secret> Secret::derive(std::string_view purpose) const {
 
 Result<std::optional<Secret>> read_secret(const Config& config) {
   if (config.secret_fd < 0 && config.secret_file.empty()) return std::optional<Secret>();
-  auto secret = config.secret_fd >= 0 ? read_descriptor(config.secret_fd)
+  auto secret = config.secret_fd >= 0 ? read_any_descriptor(config.secret_fd)
                                       : read_secret_file(config.secret_file,
                                                          "RONDE_SECRET_FILE=" + config.secret_file);
   if (!secret.ok()) return secret.status();

@@ -14,6 +14,7 @@
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/process.h"
+#include "core/base/os/memory_file.h"
 
 namespace ronde::bench {
 namespace {
@@ -92,7 +93,12 @@ int spawn_ranks(const std::vector<std::string>& command, int np, bool by_mpirun)
   }
   ChildSpec spec;
   spec.command = command;
-  spec.secret = random_hex(32);
+  const auto secret = make_memory_text("ronde-secret", random_hex(32));
+  if (!secret.ok()) {
+    fmt::print(stderr, "ronde bench: {}\n", secret.status().message());
+    return 1;
+  }
+  spec.descriptors = {{"RONDE_SECRET_FD", secret->get()}};
   const std::string job_id = "bench-" + random_hex(8);
   for (int rank = 0; rank < np; ++rank) {
     spec.environment = {fmt::format("RONDE_RANK={}", rank), fmt::format("RONDE_SIZE={}", np),

@@ -19,7 +19,7 @@ Status AgentLink::start(const std::vector<std::string>& command) {
   RONDE_ASSIGN_OR_RETURN(Pipe out, make_pipe());
   const StartedChild child = start_child({.command = command,
                                           .environment = {},
-                                          .secret = {},
+                                          .descriptors = {},
                                           .cpus = {},
                                           .death_signal = SIGTERM,
                                           .input = in.read.get(),

@@ -14,6 +14,7 @@
 #include "bindings/cli/launch/this_host.h"
 #include "bindings/exit_log/exit_log.h"
 #include "bindings/exit_log/join_socket.h"
+#include "core/descriptors/passed.h"
 #include "core/elastic/notes.h"
 #include "core/protocol/tree.h"
 
@@ -40,8 +41,10 @@ constexpr std::array kOfARank = {"RONDE_RANK",
                                  "HOROVOD_ELASTIC",
                                  kExitLogVariable,
                                  kJoinVariable,
+                                 kPassedVariable,
                                  elastic::kNotesVariable,
-                                 elastic::kCopiesVariable,
+                                 elastic::kCopyVariables[0],
+                                 elastic::kCopyVariables[1],
                                  elastic::kWorkerVariable,
                                  "HOROVOD_RANK",
                                  "HOROVOD_SIZE",

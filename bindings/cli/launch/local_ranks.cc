@@ -11,9 +11,9 @@
 #include <system_error>
 #include <utility>
 
-#include "bindings/cli/launch/process.h"
 #include "bindings/cli/launch/this_host.h"
 #include "core/base/os/interfaces.h"
+#include "core/base/os/memory_file.h"
 #include "core/elastic/notes.h"
 
 namespace ronde {
@@ -50,11 +50,17 @@ void LocalRanks::set_up(StartMessage message) {
   ::setenv("PYTHONUNBUFFERED", "1", 0);
   // NOLINTEND(concurrency-mt-unsafe)
   nodes_ = numa_nodes(allowed);
-  for (const Status& status : {exit_log_.open(), joins_.open()}) {
+  for (const Status& status : {exit_log_.open(), joins_.open(), server_.open(), keep_secret()}) {
     if (!status.ok()) fmt::print(stderr, "ronde run: {}: {}\n", host_name(), status.message());
   }
   ::setenv(kJoinVariable, joins_.name().c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
   for (const RankStart& rank : job_.ranks) start(rank);
+}
+
+Status LocalRanks::keep_secret() {
+  if (job_.secret.empty()) return {};
+  RONDE_ASSIGN_OR_RETURN(secret_, make_memory_text("ronde-secret", job_.secret));
+  return {};
 }
 
 int LocalRanks::free_place() const {
@@ -74,27 +80,18 @@ void LocalRanks::start(const RankStart& start) {
   }
   auto out = make_pipe();
   auto err = make_pipe();
-  Running rank{start.rank, free_place(), -1, {}, {}, {}};
+  Running rank{start.rank, free_place(), -1, {}, {}, {}, {}};
   auto in = start.rank == job_.stdin_rank ? make_pipe() : Pipe();
   Result<FileDescriptor> notes = job_.elastic ? rank.notes.open() : FileDescriptor();
   auto answer = call_.is_there() ? make_answer_file() : FileDescriptor();
   if (!out.ok() || !err.ok() || !in.ok() || !notes.ok() || !answer.ok()) {
     return cannot_start(start.rank, 126, "too many open files on " + host_name());
   }
+  rank.worker_end = std::move(*notes);
+  rank.answer = std::move(*answer);
   rank.copies = kept_.take();
-  const StartedChild child = start_child({.command = job_.command,
-                                          .environment = start.environment,
-                                          .secret = job_.secret,
-                                          .exit_log = exit_log_.reading(),
-                                          .notes = notes->get(),
-                                          .copies = {rank.copies[0].get(), rank.copies[1].get()},
-                                          .call = call_.call(),
-                                          .answer = answer->get(),
-                                          .cpus = cpus_for(rank.place, places(), nodes_),
-                                          .death_signal = SIGKILL,
-                                          .input = in->read.get(),
-                                          .output = out->write.get(),
-                                          .error = err->write.get()});
+  const StartedChild child =
+      start_process(start, rank, in->read.get(), out->write.get(), err->write.get());
   const std::int64_t copy_step = newest_step_of(rank.copies);
   if (child.pid < 0) {
     kept_.add(std::move(rank.copies), places());
@@ -109,9 +106,48 @@ void LocalRanks::start(const RankStart& start) {
   streams_.push_back({start.rank, STDOUT_FILENO, std::move(out->read)});
   streams_.push_back({start.rank, STDERR_FILENO, std::move(err->read)});
   rank.pid = child.pid;
-  rank.answer = std::move(*answer);
   running_.push_back(std::move(rank));
   send_(encode(RankMessage{start.rank, child.pid, 0, false, copy_step}, FrameType::kStarted));
+}
+
+std::vector<PassedDescriptor> LocalRanks::descriptors_of(const Running& rank) const {
+  return {{"RONDE_SECRET_FD", secret_.get()},
+          {kExitLogVariable, exit_log_.reading()},
+          {elastic::kNotesVariable, rank.worker_end.get()},
+          {elastic::kCopyVariables[0], rank.copies[0].get()},
+          {elastic::kCopyVariables[1], rank.copies[1].get()},
+          {"RONDE_CALL_FD", call_.call()},
+          {"RONDE_ANSWER_FD", rank.answer.get()}};
+}
+
+StartedChild LocalRanks::start_process(const RankStart& start, const Running& rank, int input,
+                                       int output, int error) const {
+  ChildSpec spec{.command = job_.command,
+                 .environment = start.environment,
+                 .descriptors = descriptors_of(rank),
+                 .cpus = cpus_for(rank.place, places(), nodes_),
+                 .death_signal = SIGKILL,
+                 .input = input,
+                 .output = output,
+                 .error = error};
+  if (!server_.name().empty()) {
+    spec.environment.push_back(fmt::format(
+        "{}={}", kPassedVariable, describe_passed(server_.name(), rank.rank, spec.descriptors)));
+  }
+  return start_child(spec);
+}
+
+/// The descriptor that a process of a rank asks for. The agent keeps it.
+Result<int> LocalRanks::find_descriptor(const PassedRequest& request, pid_t pid) {
+  const auto rank = std::ranges::find(running_, request.rank, &Running::rank);
+  if (rank == running_.end()) {
+    return Status(Code::kUnavailable, fmt::format("rank {} has ended", request.rank));
+  }
+  if (pid > 0 && pid != rank->pid) rank->wrapped.insert(pid);
+  const std::vector<PassedDescriptor> all = descriptors_of(*rank);
+  const auto found = std::ranges::find(all, request.variable, &PassedDescriptor::variable);
+  if (found != all.end() && found->fd >= 0) return found->fd;
+  return Status(Code::kUnavailable, "another process of this worker uses it already");
 }
 
 void LocalRanks::signal(const SignalMessage& message) {
@@ -155,6 +191,7 @@ void LocalRanks::watch(PollSet& set, bool output) {
     set.add(rank.notes.wants_write() ? rank.notes.fd() : -1, POLLOUT,
             [this, &rank] { print_if_failed(rank.rank, rank.notes.write()); });
   }
+  server_.watch(set, find_);
   set.add(waiting_input_.empty() ? -1 : input_.get(), POLLOUT, [this] { write_input(); });
   if (!output) return;
   for (Stream& stream : streams_) {
@@ -164,6 +201,7 @@ void LocalRanks::watch(PollSet& set, bool output) {
 
 void LocalRanks::read_notes(Running& rank) {
   while (auto note = rank.notes.next()) {
+    rank.worker_end.reset();
     const auto type = elastic::note_type(note->bytes);
     if (type.ok() && *type == elastic::NoteType::kCopy) {
       keep_copy(rank, std::move(*note));
@@ -173,7 +211,7 @@ void LocalRanks::read_notes(Running& rank) {
   }
 }
 
-void LocalRanks::keep_copy(Running& rank, ReceivedNote note) const {
+void LocalRanks::keep_copy(Running& rank, FileMessage note) const {
   const auto content = elastic::decode_note<elastic::CopyNote>(note.bytes);
   if (content.ok() && content->copy < rank.copies.size() && note.file.valid()) {
     rank.copies.at(content->copy) = std::move(note.file);
@@ -238,11 +276,18 @@ void LocalRanks::report_end(Running& rank, int wait_status) {
   send_answer(rank.answer.get(), [&](std::string piece) {
     send_(encode(AnswerMessage{rank.rank, std::move(piece)}));
   });
-  const ProcessExit ended{rank.pid, host_name(), describe_wait_status(wait_status)};
-  exit_log_.add(ended);
-  send_(encode(ended));
+  const std::string how = describe_wait_status(wait_status);
+  publish({rank.pid, host_name(), how});
+  for (const pid_t pid : rank.wrapped) {
+    publish({pid, host_name(), fmt::format("was run by pid {}, which {}", rank.pid, how)});
+  }
   send_(encode(RankMessage{rank.rank, rank.pid, wait_status, joins_.heard(), copy_step},
                FrameType::kExited));
+}
+
+void LocalRanks::publish(const ProcessExit& ended) {
+  exit_log_.add(ended);
+  send_(encode(ended));
 }
 
 /// Passes on what a rank that has ended left in its pipes; a process of its own that lives on may

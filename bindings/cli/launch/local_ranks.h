@@ -8,11 +8,13 @@
 #include <array>
 #include <functional>
 #include <list>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bindings/cli/launch/carried_call.h"
+#include "bindings/cli/launch/descriptor_server.h"
 #include "bindings/cli/launch/ending_watch.h"
 #include "bindings/cli/launch/freeze_watch.h"
 #include "bindings/cli/launch/kept_copies.h"
@@ -20,6 +22,7 @@
 #include "bindings/cli/launch/note_socket.h"
 #include "bindings/cli/launch/output.h"
 #include "bindings/cli/launch/poll_set.h"
+#include "bindings/cli/launch/process.h"
 #include "bindings/exit_log/exit_log.h"
 #include "bindings/exit_log/join_socket.h"
 #include "core/base/os/file_descriptor.h"
@@ -81,21 +84,29 @@ class LocalRanks {
     int place = 0;  ///< Among the ranks of this host; chooses its cores.
     pid_t pid = -1;
     NoteSocket notes;
+    FileDescriptor worker_end;  ///< Of the notes, until the worker uses it.
     CopyFiles copies;
-    FileDescriptor answer;  ///< To the call; none without one.
+    FileDescriptor answer;      ///< To the call; none without one.
+    std::set<pid_t> wrapped{};  ///< Other processes of the rank, which asked for descriptors.
   };
 
+  Status keep_secret();
   [[nodiscard]] int free_place() const;
   [[nodiscard]] int places() const noexcept {
     return job_.elastic ? job_.slots : static_cast<int>(job_.ranks.size());
   }
+  [[nodiscard]] std::vector<PassedDescriptor> descriptors_of(const Running& rank) const;
+  Result<int> find_descriptor(const PassedRequest& request, pid_t pid);
+  StartedChild start_process(const RankStart& start, const Running& rank, int input, int output,
+                             int error) const;
   void cannot_start(int rank, int exit_status, const std::string& why);
   void read_stream(Stream& stream);
   void read_notes(Running& rank);
-  void keep_copy(Running& rank, ReceivedNote note) const;
+  void keep_copy(Running& rank, FileMessage note) const;
   [[nodiscard]] std::int64_t keep_copies_of(Running& rank, int wait_status);
   void drain(int rank);
   void report_end(Running& rank, int wait_status);
+  void publish(const ProcessExit& ended);
   void write_input();
   void print_if_failed(int rank, const Status& status) const;
 
@@ -105,6 +116,11 @@ class LocalRanks {
   std::vector<cpu_set_t> nodes_;
   ExitLog exit_log_;
   JoinSocket joins_;
+  FileDescriptor secret_;
+  const DescriptorServer::Find find_ = [this](const PassedRequest& request, pid_t pid) {
+    return find_descriptor(request, pid);
+  };
+  DescriptorServer server_;
   std::list<Stream> streams_;
   FileDescriptor input_;  ///< Of the rank that gets standard input.
   OutQueue waiting_input_;

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 
-#include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 namespace ronde {
@@ -19,29 +17,6 @@ void enlarge_buffer(int fd) {
     return;
   }
   (void)::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kBufferBytes, sizeof(kBufferBytes));
-}
-
-/// The descriptor that came with a message.
-FileDescriptor file_of(msghdr& header) {
-  const cmsghdr* const part = CMSG_FIRSTHDR(&header);
-  if (part == nullptr || part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) return {};
-  int file = -1;
-  std::memcpy(&file, CMSG_DATA(part), sizeof(file));
-  return FileDescriptor(file);
-}
-
-/// The message that waits, of this size. The kernel drops all descriptors but the first.
-ReceivedNote receive(int socket, std::size_t size) {
-  ReceivedNote note{std::string(size, '\0'), {}};
-  iovec bytes{note.bytes.data(), size};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr header{};
-  header.msg_iov = &bytes;
-  header.msg_iovlen = 1;
-  header.msg_control = control.data();
-  header.msg_controllen = CMSG_LEN(sizeof(int));
-  if (::recvmsg(socket, &header, MSG_CMSG_CLOEXEC) >= 0) note.file = file_of(header);
-  return note;
 }
 
 }  // namespace
@@ -80,13 +55,13 @@ Status NoteSocket::write() {
   return {};
 }
 
-std::optional<ReceivedNote> NoteSocket::next() {
+std::optional<FileMessage> NoteSocket::next() {
   while (socket_.valid()) {
     const ssize_t size = ::recv(socket_.get(), nullptr, 0, MSG_PEEK | MSG_TRUNC);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && errno == EAGAIN) return std::nullopt;
     if (size <= 0) break;
-    return receive(socket_.get(), static_cast<std::size_t>(size));
+    return receive_with_file(socket_.get(), static_cast<std::size_t>(size));
   }
   close();
   return std::nullopt;

@@ -7,14 +7,9 @@
 
 #include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
+#include "core/descriptors/file_message.h"
 
 namespace ronde {
-
-/// A note from a worker, with the descriptor that it has sent along.
-struct ReceivedNote {
-  std::string bytes;
-  FileDescriptor file;
-};
 
 /// The agent's end of a worker's notes. Each note is one message. Threads: one.
 class NoteSocket {
@@ -28,8 +23,9 @@ class NoteSocket {
   Status send(std::string note);
   /// Sends what waits; call it when poll() says that fd() is writable.
   Status write();
-  /// The next note that has come, or nothing. Closes the socket when the worker has closed its end.
-  std::optional<ReceivedNote> next();
+  /// The next note that has come, with the descriptor that the worker sent along, or nothing.
+  /// Closes the socket when the worker has closed its end.
+  std::optional<FileMessage> next();
 
   void close() noexcept {
     socket_.reset();

@@ -5,35 +5,19 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <system_error>
 
-#include "bindings/exit_log/exit_log.h"
-#include "core/elastic/notes.h"
-
 namespace ronde {
 namespace {
-
-/// A descriptor from which any number of readers get the secret, from its beginning; no file.
-Result<FileDescriptor> secret_descriptor(const std::string& secret) {
-  FileDescriptor fd(::memfd_create("ronde-secret", MFD_CLOEXEC));
-  if (!fd.valid()) return errno_status("cannot make a memory file for the job's secret");
-  if (::write(fd.get(), secret.data(), secret.size()) != static_cast<ssize_t>(secret.size()) ||
-      ::lseek(fd.get(), 0, SEEK_SET) != 0) {
-    return errno_status("cannot write the job's secret");
-  }
-  return fd;
-}
 
 void reset_signals() {
   struct sigaction action {};
@@ -56,23 +40,14 @@ void set_variable(const std::string& name, const std::string& value) {
 }
 
 /// Keeps a descriptor, where there is one, open in the program, and tells its number.
-void hand_over(int fd, const char* variable) {
-  if (fd < 0) return;
-  ::fcntl(fd, F_SETFD, 0);
-  set_variable(variable, std::to_string(fd));
-}
-
-void hand_over_copies(const std::array<int, 2>& copies) {
-  if (copies[0] < 0 && copies[1] < 0) return;
-  for (const int copy : copies) {
-    if (copy >= 0) ::fcntl(copy, F_SETFD, 0);
-  }
-  set_variable(elastic::kCopiesVariable,
-               std::to_string(copies[0]) + "," + std::to_string(copies[1]));
+void pass_on(const PassedDescriptor& descriptor) {
+  if (descriptor.fd < 0) return;
+  ::fcntl(descriptor.fd, F_SETFD, 0);
+  set_variable(descriptor.variable, std::to_string(descriptor.fd));
 }
 
 /// In the child: everything between fork and exec. Returns only where exec failed.
-void become(const ChildSpec& spec, char* const* argv, int secret_fd, pid_t parent) {
+void become(const ChildSpec& spec, char* const* argv, pid_t parent) {
   ::setpgid(0, 0);
   reset_signals();
   if (spec.death_signal != 0) {
@@ -83,12 +58,7 @@ void become(const ChildSpec& spec, char* const* argv, int secret_fd, pid_t paren
   place(spec.output, STDOUT_FILENO, false);
   place(spec.error, STDERR_FILENO, false);
   if (spec.cpus) ::sched_setaffinity(0, sizeof(cpu_set_t), &*spec.cpus);
-  hand_over(secret_fd, "RONDE_SECRET_FD");
-  hand_over(spec.exit_log, kExitLogVariable);
-  hand_over(spec.notes, elastic::kNotesVariable);
-  hand_over(spec.call, "RONDE_CALL_FD");
-  hand_over(spec.answer, "RONDE_ANSWER_FD");
-  hand_over_copies(spec.copies);
+  for (const PassedDescriptor& descriptor : spec.descriptors) pass_on(descriptor);
   for (const std::string& entry : spec.environment) {
     const std::size_t equals = entry.find('=');
     set_variable(entry.substr(0, equals), entry.substr(equals + 1));
@@ -124,12 +94,6 @@ void kill_children_of(const std::string& task) {
 StartedChild start_child(const ChildSpec& spec) {
   auto report = make_pipe();
   if (!report.ok()) return failed(report.status());
-  FileDescriptor secret;
-  if (!spec.secret.empty()) {
-    auto made = secret_descriptor(spec.secret);
-    if (!made.ok()) return failed(made.status());
-    secret = std::move(made).value();
-  }
   std::vector<char*> argv;
   for (const std::string& word : spec.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -138,7 +102,7 @@ StartedChild start_child(const ChildSpec& spec) {
   const pid_t pid = ::fork();
   if (pid < 0) return failed(errno_status("cannot start a process"));
   if (pid == 0) {
-    become(spec, argv.data(), secret.get(), parent);
+    become(spec, argv.data(), parent);
     const int error = errno;
     (void)!::write(report->write.get(), &error, sizeof(error));
     ::_exit(127);

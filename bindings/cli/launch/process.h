@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/types.h>
 
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,24 +12,20 @@
 #include "bindings/cli/launch/messages.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
+#include "core/descriptors/passed.h"
 
 namespace ronde {
 
 /// A process to start, with its descriptors.
 struct ChildSpec {
-  std::vector<std::string> command;   ///< Searched in PATH of this process.
-  EnvironmentList environment;        ///< Replaces the same names of this process's.
-  std::string secret;                 ///< Not empty: given as RONDE_SECRET_FD.
-  int exit_log = -1;                  ///< Given as RONDE_EXIT_LOG_FD, or -1.
-  int notes = -1;                     ///< Given as RONDE_ELASTIC_FD, or -1.
-  std::array<int, 2> copies{-1, -1};  ///< Given as RONDE_ELASTIC_COPIES, unless both are -1.
-  int call = -1;                      ///< Given as RONDE_CALL_FD, or -1.
-  int answer = -1;                    ///< Given as RONDE_ANSWER_FD, or -1.
-  std::optional<cpu_set_t> cpus;      ///< The cores on which it may run.
-  int death_signal = 0;               ///< Sent by the kernel when this thread ends.
-  int input = -1;                     ///< Standard input, or -1 for /dev/null.
-  int output = -1;                    ///< Standard output, or -1 to share this process's.
-  int error = -1;                     ///< Standard error, likewise.
+  std::vector<std::string> command;           ///< Searched in PATH of this process.
+  EnvironmentList environment;                ///< Replaces the same names of this process's.
+  std::vector<PassedDescriptor> descriptors;  ///< It inherits them, and their variables.
+  std::optional<cpu_set_t> cpus;              ///< The cores on which it may run.
+  int death_signal = 0;                       ///< Sent by the kernel when this thread ends.
+  int input = -1;                             ///< Standard input, or -1 for /dev/null.
+  int output = -1;                            ///< Standard output, or -1 to share this process's.
+  int error = -1;                             ///< Standard error, likewise.
 };
 
 /// Why a command could not be started, as a shell would say it: 127 not found, 126 otherwise.

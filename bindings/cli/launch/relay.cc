@@ -15,7 +15,7 @@ void Relay::start(const StartAgentMessage& message) {
   if (!in.ok() || !out.ok()) return send_(encode(AgentEndMessage{message.agent, 0}));
   const StartedChild child = start_child({.command = message.command,
                                           .environment = {},
-                                          .secret = {},
+                                          .descriptors = {},
                                           .cpus = {},
                                           .death_signal = SIGTERM,
                                           .input = in->read.get(),

@@ -27,7 +27,7 @@ std::string packing_command(const std::vector<std::string>& paths) {
 Result<pid_t> start(std::vector<std::string> command, int input, int output) {
   const StartedChild child = start_child({.command = std::move(command),
                                           .environment = {},
-                                          .secret = {},
+                                          .descriptors = {},
                                           .cpus = {},
                                           .death_signal = SIGTERM,
                                           .input = input,

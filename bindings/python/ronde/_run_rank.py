@@ -52,9 +52,7 @@ def main(folder: Path | None) -> int:
 
 def _own_descriptor(variable: str) -> int:
     """A descriptor from the agent, which programs that the function starts do not get."""
-    descriptor = int(os.environ.pop(variable))
-    os.set_inheritable(descriptor, False)
-    return descriptor
+    return _core.passed_descriptor(variable, int(os.environ.pop(variable)))
 
 
 def _read_call(folder: Path | None) -> bytes:

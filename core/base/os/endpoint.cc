@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "core/base/os/file_descriptor.h"
 
@@ -47,6 +48,14 @@ Result<std::vector<Endpoint>> look_up(const std::string& host, int flags) {
     endpoints.push_back(make_endpoint(entry->ai_addr, entry->ai_addrlen));
   }
   return endpoints;
+}
+
+/// The process at the other end of a Unix socket.
+std::optional<ucred> peer_of(int socket) noexcept {
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return std::nullopt;
+  return peer;
 }
 
 }  // namespace
@@ -135,10 +144,13 @@ Result<Endpoint> local_endpoint(int socket) {
 }
 
 bool is_same_user(int socket) noexcept {
-  ucred peer{};
-  socklen_t length = sizeof(peer);
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 &&
-         peer.uid == ::geteuid();
+  const auto peer = peer_of(socket);
+  return peer && peer->uid == ::geteuid();
+}
+
+pid_t peer_process(int socket) noexcept {
+  const auto peer = peer_of(socket);
+  return peer ? peer->pid : -1;
 }
 
 }  // namespace ronde

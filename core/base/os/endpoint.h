@@ -59,4 +59,7 @@ Result<Endpoint> local_endpoint(int socket);
 /// Whether the process at the other end of a Unix socket belongs to this user.
 bool is_same_user(int socket) noexcept;
 
+/// The id of the process that has connected at the other end of a Unix socket; -1 if unknown.
+pid_t peer_process(int socket) noexcept;
+
 }  // namespace ronde

@@ -48,6 +48,16 @@ Result<FileDescriptor> make_memory_file(const char* name, std::size_t bytes) {
   return memory;
 }
 
+Result<FileDescriptor> make_memory_text(const char* name, std::string_view text) {
+  FileDescriptor memory(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory.valid()) return errno_status("cannot make a memory file");
+  if (::pwrite(memory.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()) ||
+      ::fcntl(memory.get(), F_ADD_SEALS, kSeals | F_SEAL_WRITE) != 0) {
+    return errno_status("cannot write a memory file");
+  }
+  return memory;
+}
+
 bool is_memory_file(int fd, std::size_t bytes) noexcept {
   struct stat facts {};
   const int seals = ::fcntl(fd, F_GET_SEALS);

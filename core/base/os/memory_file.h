@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "core/base/os/file_descriptor.h"
@@ -33,6 +34,10 @@ class Mapping {
 /// kResourceExhausted; kUnavailable beyond the limit of file sizes (ulimit -f), where the kernel
 /// would end this process by SIGXFSZ.
 Result<FileDescriptor> make_memory_file(const char* name, std::size_t bytes);
+
+/// Makes a memory file that holds `text`, and that nobody can change. It is read from its start.
+/// Errors: kUnavailable.
+Result<FileDescriptor> make_memory_text(const char* name, std::string_view text);
 
 /// Whether the descriptor is a memory file of `bytes` that make_memory_file() made.
 bool is_memory_file(int fd, std::size_t bytes) noexcept;

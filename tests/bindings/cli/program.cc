@@ -40,7 +40,7 @@ Program::Program(const std::vector<std::string>& command)
     : out_(::memfd_create("out", MFD_CLOEXEC)), err_(::memfd_create("err", MFD_CLOEXEC)) {
   pid_ = start_child({.command = command,
                       .environment = {},
-                      .secret = {},
+                      .descriptors = {},
                       .cpus = {},
                       .death_signal = SIGKILL,
                       .input = -1,

@@ -32,8 +32,8 @@ TEST_CASE("a variable that a program reads itself is known, and may be the one t
 }
 
 TEST_CASE("variables of Ronde's programs and of tests are left alone") {
-  const std::vector<std::string> names = {"RONDE_EXIT_LOG_FD", "RONDE_FATES_FD", "RONDE_PYTHON",
-                                          "RONDE_TEST_X",      "RONDE_CHAOS_X",  "ROND"};
+  const std::vector<std::string> names = {"RONDE_EXIT_LOG_FD", "RONDE_DESCRIPTORS", "RONDE_PYTHON",
+                                          "RONDE_TEST_X",      "RONDE_CHAOS_X",     "ROND"};
   CHECK(describe_unknown_settings(named(names)).empty());
 }
 

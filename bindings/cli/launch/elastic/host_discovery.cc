@@ -52,7 +52,7 @@ void HostDiscovery::start(TimePoint time) {
   if (!output.ok() || !error.ok()) return complain("too many open files");
   const StartedChild child = start_child({.command = spec_.command,
                                           .environment = {},
-                                          .secret = {},
+                                          .descriptors = {},
                                           .cpus = {},
                                           .death_signal = SIGKILL,
                                           .output = output->write.get(),

@@ -123,15 +123,16 @@ TEST_CASE("a memfd is read each time and closed on exec") {
   CHECK((::fcntl(fd.get(), F_GETFD) & FD_CLOEXEC) != 0);
 }
 
-TEST_CASE("a pipe is read once and closed") {
-  int ends[2];
-  REQUIRE(::pipe(ends) == 0);
-  REQUIRE(::write(ends[1], kHex.data(), kHex.size()) == 64);
-  ::close(ends[1]);
+TEST_CASE("a pipe with the number of the secret is refused and stays unread") {
+  const Pipe pipe = make_pipe().value();
+  REQUIRE(::write(pipe.write.get(), kHex.data(), kHex.size()) == 64);
   Config config;
-  config.secret_fd = ends[0];
-  CHECK(read_secret(config).ok());
-  CHECK(::fcntl(ends[0], F_GETFD) == -1);
+  config.secret_fd = pipe.read.get();
+  const std::string message = read_secret(config).status().message();
+  CHECK(contains(message, fmt::format("RONDE_SECRET_FD={} is no file", config.secret_fd)));
+  CHECK(contains(message, "Pass all RONDE_* variables on"));
+  std::string text(64, '\0');
+  CHECK(::read(pipe.read.get(), text.data(), 64) == 64);
 }
 
 TEST_CASE("without a setting there is no secret") {
