@@ -21,6 +21,7 @@
 #include "bindings/runtime/groups/group_factory.h"
 #include "bindings/runtime/groups/process_set_table.h"
 #include "bindings/runtime/groups/process_sets.h"
+#include "bindings/runtime/lost_job.h"
 #include "bindings/runtime/named_choices.h"
 #include "bindings/runtime/operations.h"
 #include "bindings/runtime/rank_place.h"
@@ -95,6 +96,7 @@ Status Runtime::Parts::start(const JoinOptions& options) {
   note_failures();
   warn_of_environment(config);
   RONDE_RETURN_IF_ERROR(check_meeting_of_hosts(config, process_environment()));
+  RONDE_RETURN_IF_ERROR(check_job_is_known(config, process_environment()));
   RONDE_RETURN_IF_ERROR(check_named_choices(config));
   RONDE_ASSIGN_OR_RETURN(JobCompression compression, job_compression(config.compression));
   config.compression = compression.spec;

@@ -90,6 +90,20 @@ def test_a_wrapped_rank_without_the_variable_says_what_to_pass_on(wrap):
     assert len(told) == 2, output
 
 
+def test_a_rank_whose_environment_is_cleared_does_not_train_alone(wrap):
+    script = """
+        import os, subprocess, sys
+        code = "import ronde; ronde.init(); print('alone', ronde.size(), flush=True)"
+        for more in {}, {"RONDE_RANK": "0", "RONDE_SIZE": "1"}:
+            done = subprocess.run([sys.executable, "-c", code], env=more, text=True, stderr=-1)
+            if "started this process, but its environment has no RONDE_RANK" in done.stderr:
+                print("told", flush=True)
+        """
+    status, output = wrap(script, environment={"PYTHONPATH": ""})
+    assert status == 0, output
+    assert output.count("told") == output.count("alone 1") == 2, output
+
+
 def test_a_wrapped_rank_tells_how_another_ended(wrap):
     status, output = wrap(
         """
