@@ -5,14 +5,19 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "bindings/c/current.h"
 #include "bindings/exit_log/exit_log.h"
 #include "bindings/runtime/groups/process_sets.h"
 #include "bindings/runtime/operations.h"
 #include "core/base/mutex.h"
+#include "core/protocol/wire.h"
 
 // The header's enumerations have all values of the core's; a test compares the names.
 static_assert(RONDE_JOIN + 1 == ronde::kCollectiveCount);
@@ -29,6 +34,10 @@ namespace {
 
 /// Microseconds for which a submission may work in its caller's thread.
 constexpr std::int32_t kMostHelp = 1000;
+/// More than any request can describe.
+constexpr std::size_t kMostTensors = kMaxRequestBytes;
+/// Ranks of the largest job.
+constexpr std::size_t kMostSplits = std::numeric_limits<std::int32_t>::max();
 
 /// The current job: the only pointer to it that outlives calls.
 struct Current {
@@ -79,13 +88,56 @@ Result<Enum> checked(std::int32_t value, int count, std::string_view what) {
                                             std::to_string(count - 1));
 }
 
-Status add_tensors(const ronde_submission& given, Submission& submission) {
+Status invalid(std::string text) { return {Code::kInvalidArgument, std::move(text)}; }
+
+/// Errors: kInvalidArgument where `count` values cannot be at `values`.
+template <typename Count>
+Status check_list(const void* values, Count count, std::string_view what) {
+  if (std::cmp_less(count, 0)) {
+    return invalid(std::string(what) + ": a count of " + std::to_string(count) +
+                   "; allowed: 0 and above");
+  }
+  if (values != nullptr || count == 0) return {};
+  return invalid(std::string(what) + ": " + std::to_string(count) + " values at a null pointer");
+}
+
+Status check_most(std::size_t count, std::size_t most, std::string_view what) {
+  if (count <= most) return {};
+  return invalid("ronde_submission: " + std::string(what) + " " + std::to_string(count) +
+                 "; allowed: 0 to " + std::to_string(most));
+}
+
+Result<TensorMeta> to_meta(const ronde_tensor& tensor, std::size_t index) {
+  const std::string what = "ronde_tensor " + std::to_string(index);
+  RONDE_ASSIGN_OR_RETURN(const DType dtype,
+                         checked<DType>(tensor.dtype, kDTypeCount, what + ": element type"));
+  RONDE_RETURN_IF_ERROR(check_list(tensor.shape, tensor.dimensions, what + ": shape"));
+  if (std::cmp_greater(tensor.dimensions, kMaxDimensions)) {
+    return invalid(what + ": " + std::to_string(tensor.dimensions) + " dimensions; allowed: 0 to " +
+                   std::to_string(kMaxDimensions));
+  }
+  return TensorMeta{dtype, Shape(tensor.shape, tensor.shape + tensor.dimensions)};
+}
+
+/// Errors: kInvalidArgument where a result has no memory, and there is no function that gives it.
+Status check_output(const ronde_submission& given, const TensorMeta& meta, std::size_t index,
+                    Collective kind, bool is_root) {
+  const BufferTraits& output = traits_of(kind).output;
+  const bool writes = output.layout != BufferLayout::kNone && (is_root || !output.root_only);
+  if (!writes || given.allocate != nullptr || given.tensors[index].out != nullptr) return {};
+  if (std::count(meta.shape.begin(), meta.shape.end(), 0) > 0) return {};
+  return invalid("ronde_tensor " + std::to_string(index) +
+                 ": out is null; give memory, or ronde_submission.allocate");
+}
+
+Status add_tensors(const ronde_submission& given, bool is_root, Submission& submission) {
+  RONDE_RETURN_IF_ERROR(check_list(given.tensors, given.tensor_count, "ronde_submission: tensors"));
+  RONDE_RETURN_IF_ERROR(check_most(given.tensor_count, kMostTensors, "tensor_count"));
   for (std::size_t i = 0; i < given.tensor_count; ++i) {
     const ronde_tensor& tensor = given.tensors[i];
-    RONDE_ASSIGN_OR_RETURN(const DType dtype,
-                           checked<DType>(tensor.dtype, kDTypeCount, "element type"));
-    const std::int64_t* const shape = tensor.shape;
-    submission.request.tensors.push_back({dtype, Shape(shape, shape + tensor.dimensions)});
+    RONDE_ASSIGN_OR_RETURN(TensorMeta meta, to_meta(tensor, i));
+    RONDE_RETURN_IF_ERROR(check_output(given, meta, i, submission.request.kind, is_root));
+    submission.request.tensors.push_back(std::move(meta));
     submission.inputs.push_back(tensor.in);
     submission.outputs.push_back(tensor.out);
   }
@@ -143,7 +195,8 @@ void clear_blocked() {
   current().waits = Current::waiting();
 }
 
-Result<Submission> to_submission(const ronde_submission& given) {
+/// `rank`: this one's, of the job.
+Result<Submission> to_submission(const ronde_submission& given, int rank) {
   if (given.done == nullptr) {
     return Status(Code::kInvalidArgument, "ronde_submission: done is not set");
   }
@@ -152,7 +205,7 @@ Result<Submission> to_submission(const ronde_submission& given) {
   RONDE_ASSIGN_OR_RETURN(request.kind,
                          checked<Collective>(given.collective, kCollectiveCount, "collective"));
   RONDE_ASSIGN_OR_RETURN(request.op, checked<ReduceOp>(given.op, kReduceOpCount, "reduce op"));
-  RONDE_RETURN_IF_ERROR(add_tensors(given, submission));
+  RONDE_RETURN_IF_ERROR(add_tensors(given, given.root == rank, submission));
   request.name = given.name == nullptr ? "" : given.name;
   request.call_site = given.call_site == nullptr ? "" : given.call_site;
   request.root = given.root;
@@ -166,6 +219,7 @@ Result<Submission> to_submission(const ronde_submission& given) {
   RONDE_RETURN_IF_ERROR(add_blocks(given.blocks, request));
   submission.help = std::chrono::microseconds(std::clamp(given.help_microseconds, 0, kMostHelp));
   if (given.splits != nullptr) {
+    RONDE_RETURN_IF_ERROR(check_most(given.split_count, kMostSplits, "split_count"));
     submission.splits.assign(given.splits, given.splits + given.split_count);
   }
   add_allocator(given, submission);
@@ -194,6 +248,7 @@ ronde_job* init(ronde_error* error) {
 }
 
 void shut_down(ronde_job* job) {
+  if (job == nullptr) return;
   {
     MutexLock lock(current().mutex);
     if (current().runtime == job->runtime) current().runtime = nullptr;
@@ -201,8 +256,20 @@ void shut_down(ronde_job* job) {
   job->runtime->shutdown();
 }
 
+Status no_job() { return invalid("the job is a null pointer; init() and current() give one"); }
+
+Status check_call(const ronde_job* job, const std::int32_t* ranks, std::int32_t count,
+                  std::string_view what) {
+  return job == nullptr ? no_job() : check_list(ranks, count, what);
+}
+
 std::int32_t set_ranks(const ronde_job* job, std::int32_t set, std::int32_t* ranks,
                        std::int32_t capacity, ronde_error* error) {
+  const Status status = check_call(job, ranks, capacity, "set_ranks: ranks");
+  if (!status.ok()) {
+    give(status, error);
+    return -1;
+  }
   const Result<std::vector<int>> found = job->runtime->process_sets().ranks(set);
   give(found.status(), error);
   if (!found.ok()) return -1;
@@ -213,6 +280,11 @@ std::int32_t set_ranks(const ronde_job* job, std::int32_t set, std::int32_t* ran
 
 std::int32_t add_set(ronde_job* job, const std::int32_t* ranks, std::int32_t count,
                      ronde_error* error) {
+  const Status status = check_call(job, ranks, count, "add_set: ranks");
+  if (!status.ok()) {
+    give(status, error);
+    return -1;
+  }
   const Result<SetId> set =
       job->runtime->process_sets().add(std::vector<int>(ranks, ranks + count));
   give(set.status(), error);
@@ -220,14 +292,15 @@ std::int32_t add_set(ronde_job* job, const std::int32_t* ranks, std::int32_t cou
 }
 
 std::int32_t remove_set(ronde_job* job, std::int32_t set, ronde_error* error) {
+  if (job == nullptr) return give(no_job(), error);
   return give(job->runtime->process_sets().remove(set), error);
 }
 
 /// join has a call of its own, as it carries no tensors.
 Status start(ronde_job* job, const ronde_submission& from) {
   RONDE_ASSIGN_OR_RETURN(const ronde_submission given, in_full(from));
-  RONDE_ASSIGN_OR_RETURN(Submission submission, to_submission(given));
   const std::shared_ptr<Runtime> runtime = job->runtime;  // `done` may release the job
+  RONDE_ASSIGN_OR_RETURN(Submission submission, to_submission(given, runtime->rank()));
   if (submission.request.kind == Collective::kJoin) {
     return runtime->operations().join(given.set, std::move(submission.on_done)).status();
   }
@@ -235,6 +308,8 @@ Status start(ronde_job* job, const ronde_submission& from) {
 }
 
 std::int32_t submit(ronde_job* job, const ronde_submission* submission, ronde_error* error) {
+  if (job == nullptr) return give(no_job(), error);
+  if (submission == nullptr) return give(invalid("submit: submission is a null pointer"), error);
   return give(start(job, *submission), error);
 }
 

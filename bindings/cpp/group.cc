@@ -1,7 +1,10 @@
+#include <array>
 #include <new>
 #include <utility>
 
 #include "bindings/cpp/internal.h"
+#include "bindings/runtime/memory_check.h"
+#include "core/protocol/request.h"
 
 namespace ronde {
 namespace {
@@ -65,7 +68,14 @@ class Group::Impl {
     throw InvalidArgument("root " + std::to_string(root) + " is not in the group; allowed: 0 to " +
                           std::to_string(group->size() - 1));
   }
-  void run(const Bundle& bundle) const { throw_if_error(group->run(bundle)); }
+  /// Checks the tensor, then runs the bundle.
+  void run(const Bundle& bundle) const {
+    if (!bundle.tensors.empty()) {
+      const Status status = check(bundle, bundle.tensors.front());
+      if (!status.ok()) throw_if_error(status.with_context(to_string(bundle.kind)));
+    }
+    throw_if_error(group->run(bundle));
+  }
   /// Runs a bundle whose output's size is known only when it runs.
   Array run_allocating(Bundle& bundle) const {
     OutputArray output(bundle.dtype);
@@ -77,6 +87,19 @@ class Group::Impl {
 
   std::shared_ptr<Runtime> runtime;  // first: outlives the group
   std::unique_ptr<RawGroup> group;
+
+ private:
+  [[nodiscard]] Status check(const Bundle& bundle, const BundleTensor& tensor) const {
+    RONDE_RETURN_IF_ERROR(check_tensor(bundle.kind, bundle.op, bundle.dtype, tensor.shape));
+    const bool is_root = !traits_of(bundle.kind).rooted() || bundle.root == group->rank();
+    return check_memory(
+        {.kind = bundle.kind,
+         .ranks = group->size(),
+         .place = group->rank(),
+         .is_root = is_root,
+         .allocates = tensor.allocate != nullptr},
+        std::array{TensorMemory{bundle.dtype, tensor.shape, tensor.in, tensor.out}});
+  }
 };
 
 Group make_group(std::unique_ptr<RawGroup> group, std::shared_ptr<Runtime> runtime) {

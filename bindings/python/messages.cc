@@ -25,8 +25,11 @@ struct Receive {
 
 std::unique_ptr<Handle> send(const RuntimePtr& runtime, int to, std::int64_t tag,
                              const py::tuple& memory, py::object keep) {
-  return std::make_unique<Handle>(
-      runtime, unwrap(runtime->operations().send(to, tag, bytes_of(memory))), std::move(keep));
+  Pins pins;
+  pins.add(keep);
+  return std::make_unique<Handle>(runtime,
+                                  unwrap(runtime->operations().send(to, tag, bytes_of(memory))),
+                                  std::move(keep), std::move(pins));
 }
 
 std::unique_ptr<Receive> recv(const RuntimePtr& runtime, int from, std::int64_t tag,
@@ -36,9 +39,11 @@ std::unique_ptr<Receive> recv(const RuntimePtr& runtime, int from, std::int64_t 
   py::capsule owner(new std::shared_ptr<Message>(message),
                     [](void* pointer) { delete static_cast<std::shared_ptr<Message>*>(pointer); });
   auto operation = unwrap(runtime->operations().recv(from, tag, bytes_of(memory), message.get()));
-  return std::make_unique<Receive>(
-      Receive{message, std::make_unique<Handle>(runtime, std::move(operation),
-                                                py::make_tuple(std::move(keep), owner))});
+  Pins pins;
+  pins.add(keep);
+  return std::make_unique<Receive>(Receive{
+      message, std::make_unique<Handle>(runtime, std::move(operation),
+                                        py::make_tuple(std::move(keep), owner), std::move(pins))});
 }
 
 }  // namespace

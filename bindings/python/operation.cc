@@ -1,6 +1,7 @@
 // Binds Handle (an operation in flight) and Buffer (an output that the operation allocated).
 #include "bindings/python/operation.h"
 
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include <cstdint>
@@ -22,6 +23,7 @@ struct Dropped {
   RuntimePtr runtime;
   OperationPtr operation;
   py::object keep;
+  Pins pins;
 };
 
 /// The module's list of them, guarded by the GIL. Never destroyed: at exit there is no interpreter
@@ -78,19 +80,36 @@ py::tuple output(const Handle& handle, std::size_t index) {
 
 }  // namespace
 
-Handle::Handle(RuntimePtr runtime, OperationPtr operation, py::object keep)
-    : runtime_(std::move(runtime)), operation_(std::move(operation)), keep_(std::move(keep)) {}
+void Pins::add(py::handle object) {
+  if (PyTuple_CheckExact(object.ptr()) || !py::isinstance<py::array>(object)) return;
+  const auto refer = [this](py::handle array) {
+    PyObject* const reference = PyWeakref_NewRef(array.ptr(), nullptr);
+    if (reference == nullptr) throw py::error_already_set();
+    references_.push_back(py::reinterpret_steal<py::object>(reference));
+  };
+  refer(object);
+  const py::object base = py::reinterpret_borrow<py::array>(object).base();
+  if (base && py::isinstance<py::array>(base)) refer(base);
+}
+
+Handle::Handle(RuntimePtr runtime, OperationPtr operation, py::object keep, Pins pins)
+    : runtime_(std::move(runtime)),
+      operation_(std::move(operation)),
+      keep_(std::move(keep)),
+      pins_(std::move(pins)) {}
 
 Handle::~Handle() {
   if (operation_->done()) *seen_ = *seen_ || !operation_->status().ok();
   if (!is_over(*operation_)) {
-    dropped().push_back({std::move(runtime_), std::move(operation_), std::move(keep_)});
+    dropped().push_back(
+        {std::move(runtime_), std::move(operation_), std::move(keep_), std::move(pins_)});
   }
 }
 
 bool Handle::done() {
   const bool ended = operation_->done();
   *seen_ = *seen_ || ended;
+  if (ended) pins_.clear();
   return ended;
 }
 
@@ -109,6 +128,7 @@ void Handle::wait(double timeout_s, const Together* together) {
     }
   }
   *seen_ = operation_->done();
+  if (*seen_) pins_.clear();
   check_wait(status);
 }
 

@@ -13,12 +13,24 @@ namespace ronde::python {
 
 struct Together;
 
+/// Weak references to NumPy arrays, and to those that they are views of. While there is one,
+/// ndarray.resize() refuses to move the memory, also with refcheck=False.
+class Pins {
+ public:
+  /// Adds an object's; nothing where it is no array. Threads: the GIL is held.
+  void add(pybind11::handle object);
+  void clear() { references_.clear(); }
+
+ private:
+  std::vector<pybind11::object> references_;
+};
+
 /// A submitted operation and the Python objects whose memory it uses.
 /// Owns: `keep` is let go once the operation, and a device's work for it, is done, even where
 /// Python drops the handle earlier. Threads: the GIL is held, but for what wait() does inside.
 class Handle {
  public:
-  Handle(RuntimePtr runtime, OperationPtr operation, pybind11::object keep);
+  Handle(RuntimePtr runtime, OperationPtr operation, pybind11::object keep, Pins pins = {});
   ~Handle();
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
@@ -40,6 +52,7 @@ class Handle {
   RuntimePtr runtime_;
   OperationPtr operation_;
   pybind11::object keep_;
+  Pins pins_;  // until the operation has ended
   const std::shared_ptr<bool> seen_ = std::make_shared<bool>(false);
 };
 

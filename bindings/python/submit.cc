@@ -1,13 +1,16 @@
 // Binds submit(), for every collective and element type, and the numbers that it takes.
+#include <fmt/format.h>
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "bindings/python/names_in_flight.h"
 #include "bindings/python/operation.h"
+#include "bindings/runtime/groups/process_sets.h"
 #include "bindings/runtime/operations.h"
 #include "core/protocol/request.h"
 
@@ -22,6 +25,8 @@ struct View {
   TensorMeta meta;
   Device device;
   void* stream = nullptr;  ///< Whose work the tensor is made by; on a device only.
+  bool writable = true;
+  bool is_complex = false;  ///< `meta` has pairs: its last extent is 2.
 };
 
 Shape shape_of(const py::array& array) {
@@ -64,16 +69,38 @@ std::optional<DType> dtype_of(const py::dtype& dtype) {
 
 std::string allowed_types() { return "allowed: " + names_in(kDTypes); }
 
-View view_of_array(const py::array& array) {
-  const auto dtype = dtype_of(array.dtype());
+/// Complex numbers travel as pairs of the type of their parts.
+bool is_complex(const py::dtype& dtype) {
+  return dtype.kind() == 'c' && (dtype.itemsize() == 8 || dtype.itemsize() == 16);
+}
+
+/// The dtype and shape of an array's pairs. A single number is a row of its own.
+TensorMeta pairs_of(const py::array& array) {
+  Shape shape = shape_of(array);
+  if (shape.empty()) shape.push_back(1);
+  shape.push_back(2);
+  return {array.dtype().itemsize() == 8 ? DType::kFloat32 : DType::kFloat64, std::move(shape)};
+}
+
+/// Errors: kInvalidArgument where the core cannot use the array's memory as it is.
+Result<View> view_of_array(const py::array& array) {
+  const bool has_pairs = is_complex(array.dtype());
+  const auto dtype = has_pairs ? pairs_of(array).dtype : dtype_of(array.dtype());
   if (!dtype || array.dtype().byteorder() == '>') {
-    raise({Code::kInvalidArgument, "element type " + py::str(array.dtype()).cast<std::string>() +
-                                       " is not supported; " + allowed_types()});
+    return Status(Code::kInvalidArgument,
+                  fmt::format("is of type {}, which is not supported; {}, complex64, complex128, "
+                              "in this machine's order of bytes",
+                              py::str(array.dtype()).cast<std::string>(), allowed_types()));
   }
   if ((array.flags() & py::array::c_style) == 0) {
-    raise({Code::kInvalidArgument, "the array is not C-contiguous"});
+    return Status(Code::kInvalidArgument, "is not C-contiguous");
   }
-  return {const_cast<void*>(array.data()), {*dtype, shape_of(array)}, {}, nullptr};
+  return View{const_cast<void*>(array.data()),
+              has_pairs ? pairs_of(array) : TensorMeta{*dtype, shape_of(array)},
+              {},
+              nullptr,
+              array.writeable(),
+              has_pairs};
 }
 
 /// Shape of a tuple of whole numbers; many small tensors spend most of their time here.
@@ -91,14 +118,15 @@ Shape extents_of(py::handle object) {
 
 /// A NumPy array, or (address, shape, element type code) as ronde.torch describes its tensors; on a
 /// CUDA device the ordinal and the current stream follow.
-View view_of(py::handle object) {
+Result<View> view_of(py::handle object) {
   if (!PyTuple_CheckExact(object.ptr()) && py::isinstance<py::array>(object)) {
     return view_of_array(py::reinterpret_borrow<py::array>(object));
   }
   const auto tuple = py::reinterpret_borrow<py::tuple>(object);
   const auto address = tuple[0].cast<std::uintptr_t>();
   const auto code = tuple[2].cast<int>();
-  if (code < 0 || code >= kDTypeCount) raise({Code::kInvalidArgument, allowed_types()});
+  if (code < 0 || code >= kDTypeCount)
+    return Status(Code::kInvalidArgument, "has an unknown dtype; " + allowed_types());
   View view{reinterpret_cast<void*>(address),
             {static_cast<DType>(code), extents_of(tuple[1])},
             {},
@@ -119,6 +147,81 @@ void place(Submission& submission, const View& view, bool first) {
   } else if (device != view.device) {
     device.kind = kSeveralDevices;
   }
+}
+
+std::string described(const View& view) {
+  const auto& [dtype, shape] = view.meta;
+  if (!view.is_complex) {
+    return fmt::format("shape {}, dtype {}", to_string(shape), to_string(dtype));
+  }
+  return fmt::format("shape {}, dtype complex{}", to_string(Shape(shape.begin(), shape.end() - 1)),
+                     16 * size_of(dtype));
+}
+
+/// An input or output of a call, as errors name it: "out", "out[2]" of several.
+class Argument {
+ public:
+  Argument(const Request& request, std::string_view side, std::size_t index, std::size_t count)
+      : request_(request), side_(side), index_(index), count_(count) {}
+
+  [[nodiscard]] std::string name() const {
+    return count_ == 1 ? std::string(side_) : fmt::format("{}[{}]", side_, index_);
+  }
+  [[noreturn]] void refuse(std::string_view problem) const {
+    raise({Code::kInvalidArgument, fmt::format("{}: {} {}", described(request_), name(), problem)});
+  }
+  /// Its memory; nothing for None. Raises where it cannot be used.
+  [[nodiscard]] View view(py::handle object) const {
+    if (object.is_none()) return {};
+    Result<View> found = view_of(object);
+    if (!found.ok()) refuse(found.status().message());
+    if (found->data == nullptr && element_count(found->meta.shape) > 0) {
+      refuse(fmt::format("has {}, but a null address: its memory was freed", described(*found)));
+    }
+    if (found->is_complex) check_op();
+    return std::move(found).value();
+  }
+  /// Raises unless this output can get the result of `in`, an input of the same call. Sizes that
+  /// only the agreement tells are the caller's. `ranks`: of the set, for scatter.
+  void check(const View& in, const View& out, std::size_t ranks) const;
+
+ private:
+  /// Raises unless this output is one of the parts that the input has for `ranks` ranks.
+  void check_part(const View& in, const View& out, std::size_t ranks) const;
+  void check_op() const;
+
+  const Request& request_;
+  std::string_view side_;
+  std::size_t index_;
+  std::size_t count_;
+};
+
+/// Raises for operations that complex numbers do not have.
+void Argument::check_op() const {
+  if (!traits_of(request_.kind).reduces) return;
+  if (request_.op == ReduceOp::kSum || request_.op == ReduceOp::kAverage) return;
+  refuse(fmt::format("has complex numbers, on which op {} is not defined; allowed: sum, average",
+                     to_string(request_.op)));
+}
+
+void Argument::check(const View& in, const View& out, std::size_t ranks) const {
+  const CollectiveTraits& traits = traits_of(request_.kind);
+  if (traits.shape == ShapeOf::kOutput) return check_part(in, out, ranks);
+  const bool same_kind = in.is_complex == out.is_complex && in.meta.dtype == out.meta.dtype;
+  if (same_kind && (!traits.element_wise() || in.meta.shape == out.meta.shape)) return;
+  refuse(fmt::format("has {}, but the input has {}; give an array of the same shape and dtype",
+                     described(out), described(in)));
+}
+
+void Argument::check_part(const View& in, const View& out, std::size_t ranks) const {
+  const bool same_kind = in.is_complex == out.is_complex;
+  const auto part = static_cast<std::size_t>(element_count(out.meta.shape));
+  const auto whole = static_cast<std::size_t>(element_count(in.meta.shape));
+  if (same_kind && in.meta.dtype == out.meta.dtype && whole == ranks * part) return;
+  refuse(
+      fmt::format("has {}, but the root's input has {}; it must have the same dtype, and one "
+                  "part of out's shape for each of {} ranks",
+                  described(out), described(in), ranks));
 }
 
 /// Arguments of submit(), besides the tensors.
@@ -146,8 +249,14 @@ Enum checked(int number, int count, const char* what) {
   return static_cast<Enum>(number);
 }
 
-Submission make_submission(int kind, const py::list& inputs, const py::list& outputs,
-                           Options options) {
+/// The number of ranks of a set; 1 where there is none, which the submission says.
+std::size_t size_of_set(Runtime& runtime, SetId set) {
+  const auto ranks = runtime.process_sets().ranks(set);
+  return ranks.ok() ? ranks->size() : 1;
+}
+
+Submission make_submission(Runtime& runtime, SetId set, int kind, const py::list& inputs,
+                           const py::list& outputs, Options options) {
   Submission submission;
   Request& request = submission.request;
   request.kind = checked<Collective>(kind, kCollectiveCount, "kind");
@@ -166,11 +275,16 @@ Submission make_submission(int kind, const py::list& inputs, const py::list& out
   submission.inputs.reserve(inputs.size());
   submission.outputs.reserve(inputs.size());
   request.tensors.reserve(inputs.size());
+  const bool is_shared = traits_of(request.kind).shape == ShapeOf::kOutput;
+  const std::size_t ranks = is_shared ? size_of_set(runtime, set) : 1;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const py::handle in = inputs[i];
     const py::handle out = i < outputs.size() ? py::handle(outputs[i]) : py::none();
-    View given = in.is_none() ? View() : view_of(in);
-    View taken = out.is_none() ? View() : (in_place ? given : view_of(out));
+    const Argument output(request, "out", i, inputs.size());
+    View given = Argument(request, "input", i, inputs.size()).view(in);
+    View taken = in_place ? given : output.view(out);
+    if (!taken.writable) output.refuse("is read-only; give an array that can be written");
+    if (!in.is_none() && !out.is_none()) output.check(given, taken, ranks);
     if (!in.is_none()) place(submission, given, i == 0);
     if (!out.is_none()) place(submission, taken, i == 0 && in.is_none());
     submission.inputs.push_back(given.data);
@@ -180,6 +294,14 @@ Submission make_submission(int kind, const py::list& inputs, const py::list& out
     request.tensors.push_back(std::move(by_output ? taken.meta : given.meta));
   }
   return submission;
+}
+
+Pins pins_of(const py::list& inputs, const py::list& outputs) {
+  Pins pins;
+  for (const py::handle input : inputs) pins.add(input);
+  if (outputs.is(inputs)) return pins;
+  for (const py::handle output : outputs) pins.add(output);
+  return pins;
 }
 
 /// Submits, and waits too where `wait` is set: then without a hop to another thread.
@@ -192,14 +314,15 @@ std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
                                std::optional<double> weight) {
   sweep_dropped();
   Submission submission =
-      make_submission(kind, inputs, outputs,
+      make_submission(*runtime, set, kind, inputs, outputs,
                       {std::move(name), op, root, prescale, postscale, std::move(splits), priority,
                        std::move(site), std::move(compression), std::move(program), weight});
   submission.caller_waits = wait;
   NamesInFlight& names = NamesInFlight::of_process();
   check(names.check(set, submission.request));
   OperationPtr operation = unwrap(runtime->operations().submit(set, std::move(submission)));
-  auto handle = std::make_unique<Handle>(runtime, std::move(operation), std::move(keep));
+  auto handle = std::make_unique<Handle>(runtime, std::move(operation), std::move(keep),
+                                         wait ? Pins() : pins_of(inputs, outputs));
   names.enter(set, handle->operation(), handle->seen());
   if (wait) handle->wait(timeout_s);
   return handle;

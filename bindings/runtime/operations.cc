@@ -2,9 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
 #include <utility>
 
 namespace ronde {
+namespace {
+
+/// Errors: kInvalidArgument where a message has bytes, but no memory.
+Status check_message(std::string_view call, const void* data, std::size_t bytes) {
+  if (data != nullptr || bytes == 0) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("{}: {} bytes at a null address; give memory", call, bytes)};
+}
+
+}  // namespace
 
 Result<OperationPtr> Operations::submit(SetId set, Submission submission) {
   RONDE_RETURN_IF_ERROR(parts_.state.usable());
@@ -53,6 +64,7 @@ Result<OperationPtr> Operations::send(int to, std::int64_t tag, std::span<const 
     return Status(Code::kInvalidArgument,
                   fmt::format("cannot send to rank {}; allowed: 0 to {}", to, parts_.size - 1));
   }
+  RONDE_RETURN_IF_ERROR(check_message("send", data.data(), data.size()));
   return parts_.engine.send(to, tag, data);
 }
 
@@ -64,6 +76,7 @@ Result<OperationPtr> Operations::recv(int from, std::int64_t tag, std::span<std:
                   fmt::format("cannot receive from rank {}; allowed: 0 to {}, or {} for any", from,
                               parts_.size - 1, kAnySource));
   }
+  RONDE_RETURN_IF_ERROR(check_message("recv", data.data(), data.size()));
   return parts_.engine.recv(from, tag, data, message);
 }
 

@@ -100,8 +100,10 @@ Status Runtime::Parts::start(const JoinOptions& options) {
   RONDE_RETURN_IF_ERROR(check_named_choices(config));
   RONDE_ASSIGN_OR_RETURN(JobCompression compression, job_compression(config.compression));
   config.compression = compression.spec;
-  preparer =
-      std::make_unique<SubmissionPreparer>(std::move(compression), *sets, *residuals, *devices);
+  preparer = std::make_unique<SubmissionPreparer>(
+      std::move(compression),
+      SubmissionPreparer::Parts{
+          .sets = *sets, .residuals = *residuals, .devices = *devices, .rank = config.rank});
   kernels = create_kernels();
   payloads = create_payload_reducer(kernels);
   RONDE_ASSIGN_OR_RETURN(JobLink link,

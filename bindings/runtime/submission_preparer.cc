@@ -4,8 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <iterator>
 #include <utility>
+#include <vector>
 
+#include "core/base/log.h"
 #include "core/protocol/request.h"
 #include "ops/compression/spec.h"
 
@@ -29,6 +34,30 @@ bool worth_compressing(const Request& request, std::int64_t fewest) {
   return !request.tensors.empty();
 }
 
+/// check_memory() of all tensors. One tensor, the usual number, needs no list.
+Status check_all(const MemoryUse& use, const Submission& submission) {
+  const auto memory_of = [&](std::size_t i) {
+    const TensorMeta& tensor = submission.request.tensors[i];
+    return TensorMemory{tensor.dtype, tensor.shape, submission.inputs[i], submission.outputs[i]};
+  };
+  const std::size_t count = submission.inputs.size();
+  if (count == 1) return check_memory(use, std::array{memory_of(0)});
+  std::vector<TensorMemory> tensors;
+  tensors.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) tensors.push_back(memory_of(i));
+  return check_memory(use, tensors);
+}
+
+bool is_integer(const TensorMeta& tensor) {
+  return !is_floating(tensor.dtype) && tensor.dtype != DType::kBool;
+}
+
+/// True for averages of integers.
+bool is_truncated(const Request& request) {
+  return request.op == ReduceOp::kAverage && traits_of(request.kind).reduces &&
+         std::any_of(request.tensors.begin(), request.tensors.end(), is_integer);
+}
+
 }  // namespace
 
 Result<JobCompression> job_compression(const std::string& setting) {
@@ -37,9 +66,8 @@ Result<JobCompression> job_compression(const std::string& setting) {
   return JobCompression{to_string(spec), static_cast<std::int64_t>(fewest_elements(spec))};
 }
 
-SubmissionPreparer::SubmissionPreparer(JobCompression compression, const ProcessSetTable& sets,
-                                       const ResidualStore& residuals, Devices& devices)
-    : compression_(std::move(compression)), sets_(sets), residuals_(residuals), devices_(devices) {}
+SubmissionPreparer::SubmissionPreparer(JobCompression compression, Parts parts)
+    : compression_(std::move(compression)), parts_(parts) {}
 
 Status SubmissionPreparer::prepare(Submission& submission, SetId set) const {
   const Status status = settle(submission, set);
@@ -49,6 +77,7 @@ Status SubmissionPreparer::prepare(Submission& submission, SetId set) const {
 Status SubmissionPreparer::settle(Submission& submission, SetId set) const {
   RONDE_RETURN_IF_ERROR(check(submission, set));
   RONDE_RETURN_IF_ERROR(settle_compression(submission.request, set));
+  if (is_truncated(submission.request)) warn_of_truncation(submission.request, set);
   return prepare_device(submission, set);
 }
 
@@ -62,12 +91,25 @@ Status SubmissionPreparer::check(const Submission& submission, SetId set) const 
         fmt::format("{} tensors were described, but {} inputs and {} outputs given",
                     request.tensors.size(), submission.inputs.size(), submission.outputs.size())};
   }
-  if (request.root < 0) return {};
-  RONDE_ASSIGN_OR_RETURN(const auto members, sets_.ranks(set));
-  if (std::find(members.begin(), members.end(), request.root) != members.end()) return {};
-  RONDE_ASSIGN_OR_RETURN(const SetId number, sets_.number(set));
-  return {Code::kInvalidArgument, fmt::format("root rank {} is not in process set {}; allowed: {}",
-                                              request.root, number, fmt::join(members, ", "))};
+  RONDE_ASSIGN_OR_RETURN(const MemoryUse use, use_of(request, set));
+  return check_all(use, submission);
+}
+
+/// Errors: kInvalidArgument where the root is not in the set.
+Result<MemoryUse> SubmissionPreparer::use_of(const Request& request, SetId set) const {
+  if (request.root < 0) return MemoryUse{request.kind};
+  RONDE_ASSIGN_OR_RETURN(const auto members, parts_.sets.ranks(set));
+  const auto place_of = [&](int rank) {
+    return std::find(members.begin(), members.end(), rank) - members.begin();
+  };
+  if (place_of(request.root) < std::ssize(members)) {
+    return MemoryUse{request.kind, static_cast<int>(members.size()),
+                     static_cast<int>(place_of(parts_.rank)), request.root == parts_.rank};
+  }
+  RONDE_ASSIGN_OR_RETURN(const SetId number, parts_.sets.number(set));
+  return Status(Code::kInvalidArgument,
+                fmt::format("root rank {} is not in process set {}; allowed: {}", request.root,
+                            number, fmt::join(members, ", ")));
 }
 
 Status SubmissionPreparer::settle_compression(Request& request, SetId set) const {
@@ -78,7 +120,7 @@ Status SubmissionPreparer::settle_compression(Request& request, SetId set) const
     request.compression = compression_.spec;
   }
   if (request.compression.empty()) return {};
-  if (const std::uint64_t load = residuals_.loads(set); load > 0) {
+  if (const std::uint64_t load = parts_.residuals.loads(set); load > 0) {
     RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(request.compression));
     request.compression = since_load(spec, load);
   }
@@ -88,16 +130,29 @@ Status SubmissionPreparer::settle_compression(Request& request, SetId set) const
   return {};
 }
 
+/// Once a process: it would be said at each step.
+void SubmissionPreparer::warn_of_truncation(const Request& request, SetId set) const {
+  static std::atomic<bool> said{false};
+  if (said.load(std::memory_order_relaxed)) return;
+  const auto members = parts_.sets.ranks(set);
+  if (!members.ok() || members->size() == 1 || said.exchange(true)) return;
+  const auto integer = std::find_if(request.tensors.begin(), request.tensors.end(), is_integer);
+  log(LogLevel::kWarning,
+      "{}: the average of {} is truncated towards zero; pass op=Sum, or cast to a floating type "
+      "(said once a process)",
+      described(request), to_string(integer->dtype));
+}
+
 Status SubmissionPreparer::prepare_device(Submission& submission, SetId set) const {
   Request& request = submission.request;
   if (request.device.kind != DeviceKind::kCuda) return {};
-  auto device = devices_.open(request.device.index);
+  auto device = parts_.devices.open(request.device.index);
   if (!device.ok()) {
     return {Code::kUnsupported,
             fmt::format("the tensor is on cuda:{}, which cannot be used here: {}",
                         request.device.index, device.status().message())};
   }
-  if (!devices_.claim(set, request.device.index)) request.device.kind = kSeveralDevices;
+  if (!parts_.devices.claim(set, request.device.index)) request.device.kind = kSeveralDevices;
   RONDE_ASSIGN_OR_RETURN(submission.ready, (*device)->record(submission.stream));
   if (!submission.allocate) {
     submission.device_memory = [device = *device](std::size_t bytes) {

@@ -6,6 +6,7 @@
 
 #include "bindings/runtime/groups/devices.h"
 #include "bindings/runtime/groups/process_set_table.h"
+#include "bindings/runtime/memory_check.h"
 #include "core/base/status.h"
 #include "core/engine/operation.h"
 #include "ops/compression/residuals.h"
@@ -24,11 +25,17 @@ Result<JobCompression> job_compression(const std::string& setting);
 /// Makes a submission ready for the engine. Threads: any.
 class SubmissionPreparer {
  public:
-  /// All references outlive it.
-  SubmissionPreparer(JobCompression compression, const ProcessSetTable& sets,
-                     const ResidualStore& residuals, Devices& devices);
+  /// The parts of the runtime that it uses. All references outlive it.
+  struct Parts {
+    const ProcessSetTable& sets;
+    const ResidualStore& residuals;
+    Devices& devices;
+    int rank = 0;  ///< Of the job.
+  };
+  SubmissionPreparer(JobCompression compression, Parts parts);
 
-  /// Validates, settles the compression and, in device memory, records what the tensors wait for.
+  /// Validates, checks the tensors' memory, settles the compression and, in device memory, records
+  /// what the tensors wait for.
   /// Blocks: never.
   /// Errors, which name the request: kInvalidArgument for what is wrong, kUnsupported for devices
   /// that cannot be used.
@@ -37,13 +44,13 @@ class SubmissionPreparer {
  private:
   Status settle(Submission& submission, SetId set) const;
   [[nodiscard]] Status check(const Submission& submission, SetId set) const;
+  [[nodiscard]] Result<MemoryUse> use_of(const Request& request, SetId set) const;
   Status settle_compression(Request& request, SetId set) const;
+  void warn_of_truncation(const Request& request, SetId set) const;
   Status prepare_device(Submission& submission, SetId set) const;
 
   const JobCompression compression_;
-  const ProcessSetTable& sets_;
-  const ResidualStore& residuals_;
-  Devices& devices_;
+  const Parts parts_;
 };
 
 }  // namespace ronde

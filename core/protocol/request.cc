@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -16,7 +17,6 @@
 namespace ronde {
 namespace {
 
-constexpr std::size_t kMaxDimensions = 64;
 constexpr std::size_t kMaxTextBytes = 1024;  // compression, call site, program
 
 /// The types that an operation is defined on, where that is not all.
@@ -71,41 +71,14 @@ Status check_texts(const Request& request) {
 }
 
 /// Whether the tensor's bytes can be counted in 63 bits.
-bool is_countable(const TensorMeta& tensor) noexcept {
+bool is_countable(DType dtype, const Shape& shape) noexcept {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return true;
   std::int64_t left =
-      std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(size_of(tensor.dtype));
-  for (const std::int64_t extent : tensor.shape) {
-    if (extent == 0) return true;
+      std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(size_of(dtype));
+  for (const std::int64_t extent : shape) {
     left /= extent;
   }
   return left > 0;
-}
-
-Status check_tensor(const Request& request, const TensorMeta& tensor) {
-  if (static_cast<int>(tensor.dtype) >= kDTypeCount) {
-    return invalid("dtype {} is unknown; allowed are 0 to {}", static_cast<int>(tensor.dtype),
-                   kDTypeCount - 1);
-  }
-  if (tensor.shape.size() > kMaxDimensions) {
-    return invalid("shape has {} dimensions; at most {} are allowed", tensor.shape.size(),
-                   kMaxDimensions);
-  }
-  for (const std::int64_t extent : tensor.shape) {
-    if (extent < 0) {
-      return invalid("shape {} has a negative extent", to_string(tensor.shape));
-    }
-  }
-  if (!is_countable(tensor)) {
-    return invalid("shape {} has too many elements", to_string(tensor.shape));
-  }
-  if (traits_of(request.kind).divides_rows() && tensor.shape.empty()) {
-    return invalid("shape [] has no first dimension to divide; at least one is needed");
-  }
-  if (traits_of(request.kind).reduces && !is_defined(request.op, tensor.dtype)) {
-    return invalid("op {} is not defined on dtype {}; allowed are {}", to_string(request.op),
-                   to_string(tensor.dtype), dtypes_of(request.op));
-  }
-  return {};
 }
 
 Status check_weighted(const Request& request) {
@@ -159,6 +132,30 @@ Status check_fields(const Request& request) {
 
 }  // namespace
 
+Status check_tensor(Collective kind, ReduceOp op, DType dtype, const Shape& shape) {
+  if (static_cast<int>(dtype) >= kDTypeCount) {
+    return invalid("dtype {} is unknown; allowed are 0 to {}", static_cast<int>(dtype),
+                   kDTypeCount - 1);
+  }
+  if (shape.size() > kMaxDimensions) {
+    return invalid("shape has {} dimensions; at most {} are allowed", shape.size(), kMaxDimensions);
+  }
+  if (std::any_of(shape.begin(), shape.end(), [](std::int64_t extent) { return extent < 0; })) {
+    return invalid("shape {} has a negative extent", to_string(shape));
+  }
+  if (!is_countable(dtype, shape)) {
+    return invalid("shape {} has too many elements", to_string(shape));
+  }
+  if (traits_of(kind).divides_rows() && shape.empty()) {
+    return invalid("shape [] has no first dimension to divide; at least one is needed");
+  }
+  if (traits_of(kind).reduces && !is_defined(op, dtype)) {
+    return invalid("op {} is not defined on dtype {}; allowed are {}", to_string(op),
+                   to_string(dtype), dtypes_of(op));
+  }
+  return {};
+}
+
 Status validate(const Request& request) {
   const int kind = static_cast<int>(request.kind);
   if (kind >= kCollectiveCount || request.kind == Collective::kJoin) {
@@ -170,7 +167,7 @@ Status validate(const Request& request) {
   RONDE_RETURN_IF_ERROR(check_count(request));
   if (request.weight) RONDE_RETURN_IF_ERROR(check_weighted(request));
   for (const TensorMeta& tensor : request.tensors) {
-    RONDE_RETURN_IF_ERROR(check_tensor(request, tensor));
+    RONDE_RETURN_IF_ERROR(check_tensor(request.kind, request.op, tensor.dtype, tensor.shape));
   }
   if (wire_bytes(request) > kMaxRequestBytes) {
     return invalid("{} tensors take {} bytes to describe; at most {} are allowed per group",

@@ -18,6 +18,7 @@
 namespace ronde {
 
 inline constexpr std::size_t kMaxNameBytes = 1024;
+inline constexpr std::size_t kMaxDimensions = 64;
 
 /// True while a rank is blocked: it submits nothing. Any of its threads may clear it.
 using BlockedFlag = std::shared_ptr<const std::atomic<bool>>;
@@ -81,6 +82,10 @@ struct Request {
   /// False once the rank no longer waits for it, so that it blocks nothing. Null: the rank waits.
   std::shared_ptr<const std::atomic<bool>> waits;
 };
+
+/// Checks the dtype and the shape of one tensor, for a known collective and operation.
+/// Errors: kInvalidArgument with the value and what is allowed.
+Status check_tensor(Collective kind, ReduceOp op, DType dtype, const Shape& shape);
 
 /// Checks the limits of a request before it enters the negotiation.
 /// Errors: kInvalidArgument naming the field, the value and what is allowed.

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "core/base/dtype.h"
 #include "core/base/tensor.h"
+#include "ronde/error.h"
 
 namespace ronde {
 
@@ -99,6 +101,21 @@ Tensor tensor(const T* in, T* out, Shape shape) {
   return {.in = in, .out = out, .dtype = dtype_of<T>(), .shape = std::move(shape)};
 }
 
+/// The same of spans or vectors. Throws InvalidArgument where they differ in size.
+template <typename T>
+Tensor tensor(std::span<const T> in, std::span<T> out) {
+  if (in.size() != out.size()) {
+    throw InvalidArgument("a tensor's input has " + std::to_string(in.size()) +
+                          " elements, its output " + std::to_string(out.size()) +
+                          "; both need the same number");
+  }
+  return tensor(in.data(), out.data(), {static_cast<std::int64_t>(in.size())});
+}
+template <typename T>
+Tensor tensor(const std::vector<T>& in, std::vector<T>& out) {
+  return tensor(std::span<const T>(in), std::span<T>(out));
+}
+
 /// A result that owns its memory, on the device of the tensor that was given. Cheap to copy; copies
 /// share the memory.
 struct Array {
@@ -107,9 +124,13 @@ struct Array {
   Shape shape;
 
   [[nodiscard]] std::int64_t count() const noexcept { return element_count(shape); }
-  /// The elements; T must be of this array's dtype.
+  /// The elements. Throws InvalidArgument where T is not of this array's dtype.
   template <typename T>
   [[nodiscard]] std::span<T> as() const {
+    if (dtype_of<T>() != dtype) {
+      throw InvalidArgument("the array is of dtype " + std::string(to_string(dtype)) + ", not of " +
+                            std::string(to_string(dtype_of<T>())));
+    }
     return {reinterpret_cast<T*>(data.get()), static_cast<std::size_t>(count())};
   }
 };

@@ -24,6 +24,7 @@ from ronde._handle import Handle
 from ronde._job import *
 from ronde._metrics import metrics
 from ronde._numpy import *
+from ronde._numpy_compression import Compression
 from ronde._objects import *
 from ronde._reduce_ops import ADASUM as Adasum
 from ronde._reduce_ops import AVERAGE as Average
@@ -51,6 +52,7 @@ __all__ = [
     "BitAnd",
     "BitOr",
     "BitXor",
+    "Compression",
     "DeviceArray",
     "DuplicateNameError",
     "Error",

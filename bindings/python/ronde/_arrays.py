@@ -127,14 +127,14 @@ def adapted(array: Any) -> np.ndarray[Any, Any] | DeviceArray:
 
     Raises InvalidArgumentError for unsupported element types, devices and layouts.
     """
-    if isinstance(array, DeviceArray):
+    if type(array) is np.ndarray or isinstance(array, DeviceArray):
         return array
     if isinstance(array, np.ndarray):
-        return np.asarray(array)
+        return _plain(array)
     if hasattr(array, "__cuda_array_interface__"):
         return _from_interface(array)
     if not hasattr(array, "__dlpack_device__"):
-        return np.asarray(array)
+        return _from_values(array)
     kind, device = array.__dlpack_device__()
     if kind in (_CPU, _CUDA_HOST):
         return _from_host(array)
@@ -146,20 +146,48 @@ def adapted(array: Any) -> np.ndarray[Any, Any] | DeviceArray:
     )
 
 
-def writable(array: Any) -> Any:
+def writable(operation: str, array: Any) -> Any:
     """`array`, to receive results. Raises InvalidArgumentError if it is read-only."""
     if isinstance(array, DeviceArray):
         return array
-    if hasattr(array, "__cuda_array_interface__"):
+    if type(array) is np.ndarray:
+        read_only = not array.flags.writeable
+    elif hasattr(array, "__cuda_array_interface__"):
         read_only = array.__cuda_array_interface__["data"][1]
     elif isinstance(array, np.ndarray) or hasattr(array, "__dlpack_device__"):
         memory = adapted(array)
         read_only = isinstance(memory, np.ndarray) and not memory.flags.writeable
     else:
-        raise InvalidArgumentError(f"out must be an array, not {type(array).__name__}")
+        raise InvalidArgumentError(
+            f"{operation}: out must be an array, not {type(array).__name__}; numpy.asarray(...) "
+            "makes one"
+        )
     if read_only:
-        raise InvalidArgumentError(f"out is read-only: a {type(array).__name__}")
+        raise InvalidArgumentError(
+            f"{operation}: out is a read-only {type(array).__name__}; give an array that can be "
+            "written"
+        )
     return array
+
+
+def _plain(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array of a subclass over the same memory."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise InvalidArgumentError(
+            "a masked array cannot be used, as its mask would be lost; pass array.filled(...), or "
+            "array.data where the mask does not matter"
+        )
+    return np.asarray(array)
+
+
+def _from_values(values: Any) -> np.ndarray[Any, Any]:
+    """An array of numbers, lists, or an object that NumPy takes."""
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"a {type(values).__name__} is not an array, and NumPy makes none of it: {error}"
+        ) from error
 
 
 def _from_host(array: Any) -> np.ndarray[Any, Any]:

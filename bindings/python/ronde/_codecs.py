@@ -6,11 +6,19 @@ negotiated. Errors in values arise where an instance is made, and name the value
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from ronde import _core
 from ronde._argument_checks import check_text
 from ronde._errors import InvalidArgumentError
+from ronde._warnings import warn
+
+
+def type_name(dtype: Any) -> str:
+    """A type's name without its framework's: "float16" of torch.float16, tf.float16, "float16"."""
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    return str(name).rpartition(".")[2]
 
 
 def wire_of(compression: Any) -> str:
@@ -65,6 +73,15 @@ class NoneCompressor(Compressor):
         return tensor
 
 
+@cache
+def warn_of_integers(codec: str, dtype: str) -> None:
+    """Warns, once a process for each codec and type, of tensors that a cast leaves alone."""
+    warn(
+        f"compression={codec}: tensors of {dtype} are sent as they are, not compressed; casts are "
+        'for floating types. Give such tensors no compression, or "none"'
+    )
+
+
 class CastCompressor(Compressor):
     """Sixteen bits for each element; elsewhere than in an allreduce, a cast."""
 
@@ -85,6 +102,7 @@ class CastCompressor(Compressor):
     def compress(cls, tensor: Any) -> tuple[Any, Any]:
         """Returns a copy of 16 bits, and the type to go back to; integers stay as they are."""
         if not cls.rounds(tensor):
+            warn_of_integers(wire_of(cls), type_name(tensor.dtype))
             return tensor, None
         return cls.cast(tensor, cls.dtype), tensor.dtype
 

@@ -19,6 +19,7 @@ from ronde._job import ProcessSet, global_process_set
 from ronde._process_sets import core_id_of
 from ronde._reduce_ops import SUM
 from ronde._runtime import runtime
+from ronde._targets import Layout, check_targets
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -100,6 +101,9 @@ class Adapter(Protocol[T]):
 
     def memory(self, tensor: T) -> tuple[int, int]:
         """Address and bytes of a contiguous tensor."""
+
+    def layout(self, tensor: T) -> Layout | None:
+        """The places of its elements; None where they are one after the other."""
 
     def empty_like(self, tensor: T) -> T:
         """A new contiguous tensor of the same shape and element type."""
@@ -204,7 +208,7 @@ class Collectives(Generic[T]):
         return Handle(operation, settled)
 
     def _in_and_out(
-        self, tensors: Sequence[T], outputs: Sequence[T] | None
+        self, operation: str, tensors: Sequence[T], outputs: Sequence[T] | None
     ) -> tuple[list[T], list[T], Callable[[], list[T]]]:
         """Contiguous inputs and outputs, and a function that completes the caller's outputs."""
         adapter = self._adapter
@@ -216,11 +220,17 @@ class Collectives(Generic[T]):
             return given, given, lambda: given
         wanted = list(outputs)
         if len(wanted) != len(given):
-            raise InvalidArgumentError(f"{len(given)} inputs but {len(wanted)} outputs")
+            raise InvalidArgumentError(
+                f"{operation}: {len(given)} inputs, but {len(wanted)} outputs; give one for each"
+            )
         # In place means that the copy of a non-contiguous tensor is both input and output.
         written = [
             g if o is t else adapter.contiguous(o) for t, g, o in zip(tensors, given, wanted)
         ]
+        if not all(map(operator.is_, written, wanted)):
+            check_targets(
+                operation, [one for one in map(adapter.layout, wanted) if one is not None]
+            )
 
         def complete() -> list[T]:
             for target, source in zip(wanted, written):
@@ -242,7 +252,7 @@ class Collectives(Generic[T]):
         tensors = outputs if outputs is tensors else several(tensors)
         if not tensors:
             raise InvalidArgumentError("no tensors given")
-        given, written, complete = self._in_and_out(tensors, outputs)
+        given, written, complete = self._in_and_out("allreduce", tensors, outputs)
         return self._start(ALLREDUCE, wait, given, written, lambda _: complete(), call)
 
     def reduce_one(
@@ -315,7 +325,7 @@ class Collectives(Generic[T]):
         self, wait: bool, tensors: Sequence[T], outputs: Sequence[T] | None, call: Call
     ) -> Handle[list[T]]:
         """Gives every rank the tensors of the call's root."""
-        given, written, complete = self._in_and_out(tensors, outputs)
+        given, written, complete = self._in_and_out("broadcast", tensors, outputs)
         return self._start(BROADCAST, wait, given, written, lambda _: complete(), call)
 
     def alltoall(
@@ -351,7 +361,7 @@ class Collectives(Generic[T]):
         given = None
         if tensor is not None and _is(call.root):
             given = self._adapter.contiguous(tensor)
-        _, written, complete = self._in_and_out([output], [output])
+        _, written, complete = self._in_and_out("scatter", [output], [output])
         return self._start(SCATTER, wait, [given], written, lambda _: complete()[0], call)
 
     def barrier(self, wait: bool, call: Call) -> Handle[None]:
@@ -370,7 +380,7 @@ class Collectives(Generic[T]):
 
     def recv(self, output: T, source: int, tag: int) -> Handle[tuple[T, int]]:
         """Receives into `output`; returns it and the sender's rank."""
-        _, written, complete = self._in_and_out([output], [output])
+        _, written, complete = self._in_and_out("recv", [output], [output])
         memory = self._adapter.memory(written[0])
         try:
             operation = _core.recv(runtime(), source, tag, memory, written[0])

@@ -7,18 +7,28 @@ allgathers and on plain tensors too; each framework says how it casts.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from ronde import _core
 from ronde._codec_classes import Codecs
 from ronde._codec_factory import casts, class_named
-from ronde._codecs import CastCompressor, NamedCompressor, NoneCompressor, wire_of
+from ronde._codecs import (
+    CastCompressor,
+    NamedCompressor,
+    NoneCompressor,
+    type_name,
+    warn_of_integers,
+    wire_of,
+)
 from ronde._errors import InvalidArgumentError
+from ronde._handle import Handle, mapped
 from ronde._rules import Trained, by_rules, is_ruled, make_rule, patterns
 from ronde._runtime import runtime
+
+T = TypeVar("T")
 
 
 @cache
@@ -55,10 +65,32 @@ def is_cast(compression: Any) -> bool:
     return issubclass(kind, CastCompressor)
 
 
-def wire_for(compression: Any, is_floating: bool) -> str:
-    """As wire_of(); empty too for casts of tensors that they leave as they are."""
+@cache
+def _is_cast_text(wire: str) -> bool:
+    return any(row["cast"] and wire.partition(":")[0] == row["name"] for row in _core.codecs())
+
+
+def wire_for(compression: Any, is_floating: bool, dtype: Any) -> str:
+    """As wire_of(). A cast leaves other than floating types alone, with a warning: "none"."""
     wire = wire_of(compression)
-    return "" if wire and not is_floating and is_cast(compression) else wire
+    if not wire or is_floating or not _is_cast_text(wire):
+        return wire
+    warn_of_integers(wire, type_name(dtype))
+    return "none"
+
+
+def compressed(
+    tensors: Sequence[T], compression: Any, start: Callable[[Sequence[T]], Handle[list[T]]]
+) -> Handle[list[T]]:
+    """Compresses the tensors, calls `start` with them, and decompresses the result."""
+    if compression is NoneCompressor:
+        return start(tensors)
+    pairs = [compression.compress(tensor) for tensor in tensors]
+    contexts = [context for _, context in pairs]
+    return mapped(
+        start([tensor for tensor, _ in pairs]),
+        lambda results: list(map(compression.decompress, results, contexts)),
+    )
 
 
 def for_values(compression: Any) -> Any:
@@ -122,7 +154,7 @@ def load_state(state: dict[str, Any]) -> None:
         raise InvalidArgumentError("not a state of Compression.state_dict()")
     runtime().load_residuals(
         [
-            (process_set, name, steps, values.numpy())
+            (process_set, name, steps, values.numpy() if hasattr(values, "numpy") else values)
             for (process_set, name), (steps, values) in state["residuals"].items()
         ]
     )

@@ -1,7 +1,8 @@
 """Collectives on NumPy's arrays, and other libraries': the functions of the package `ronde`.
 
 Arrays may have any shape and be of dtype uint8, int8, int16, int32, int64, float16, float32,
-float64 or bool (bfloat16 in host memory: use ronde.torch). C-contiguous ones are used in place;
+float64, bool, complex64 or complex128, which can be summed and averaged (bfloat16 in host memory:
+use ronde.torch). C-contiguous ones are used in place;
 they must not change until the operation has ended. Arrays that offer DLPack or
 `__cuda_array_interface__` are used in place, in host or CUDA memory: see _arrays.py. Without
 `out` results are NumPy arrays, or DeviceArrays in CUDA memory. Every function raises subclasses of
@@ -25,13 +26,17 @@ from ronde import _collectives, _core
 from ronde._argument_checks import checked_shape
 from ronde._arrays import DeviceArray, adapted, writable
 from ronde._collectives import ANY_SOURCE, Call
+from ronde._compression import compressed, resolved, wire_for
 from ronde._described import described
 from ronde._errors import InvalidArgumentError
 from ronde._forms import forms
-from ronde._handle import Handle, first
+from ronde._handle import Handle, first, mapped
 from ronde._job import ProcessSet, global_process_set
+from ronde._numpy_compression import Compression, is_floating
 from ronde._reduce_ops import AVERAGE
+from ronde._rules import checked_one
 from ronde._runtime import runtime
+from ronde._targets import Layout
 
 Array = NDArray[Any]
 AnyArray = Any  # NumPy's or another library's
@@ -76,7 +81,8 @@ class _ArrayAdapter:
             if not array.has_memory:
                 raise InvalidArgumentError("a result is used before its operation has ended")
             return array
-        return array if array.flags.c_contiguous else array.copy(order="C")
+        flags = array.flags
+        return array if flags.c_contiguous and flags.aligned else array.copy(order="C")
 
     def view(self, tensor: Any) -> Any:
         if not isinstance(tensor, DeviceArray):
@@ -86,7 +92,18 @@ class _ArrayAdapter:
     def memory(self, tensor: Any) -> tuple[int, int]:
         if isinstance(tensor, DeviceArray):
             raise InvalidArgumentError("send and recv take arrays in host memory only")
+        if tensor.dtype.hasobject:
+            raise InvalidArgumentError(
+                f"send and recv: arrays of dtype {tensor.dtype} hold objects of this process; "
+                "allowed: numbers"
+            )
         return tensor.ctypes.data, tensor.nbytes
+
+    def layout(self, tensor: Any) -> Layout | None:
+        memory = adapted(tensor)
+        if isinstance(memory, DeviceArray):
+            return None
+        return Layout(memory.ctypes.data, memory.shape, memory.strides, memory.itemsize)
 
     def empty_like(self, tensor: Any) -> Any:
         if isinstance(tensor, DeviceArray):
@@ -98,6 +115,8 @@ class _ArrayAdapter:
             made = like.like(shape)
             made.fill(buffer)
             return made
+        if like.dtype.kind == "c":
+            shape = shape[:-1]  # of pairs
         if buffer is None:
             return np.empty(shape, like.dtype)
         return np.frombuffer(buffer, like.dtype).reshape(shape)
@@ -132,8 +151,8 @@ class _ArrayAdapter:
 _ops = _collectives.Collectives[Any](_ArrayAdapter())
 
 
-def _one(array: AnyArray | None) -> list[Any] | None:
-    return None if array is None else [writable(array)]
+def _one(operation: str, array: AnyArray | None) -> list[Any] | None:
+    return None if array is None else [writable(operation, array)]
 
 
 @described
@@ -170,6 +189,43 @@ def _handle(given: Handle[R]) -> Handle[R]:
     return given
 
 
+def _reduce_all(
+    wait: bool, arrays: Sequence[AnyArray], outputs: Any, call: Call, compression: Any
+) -> Handle[list[Array]]:
+    """allreduce() of several arrays, each of which travels as `compression` says."""
+    if compression is Compression.none:
+        return _ops.allreduce(wait, arrays, outputs, call)
+    checked_one(compression)
+    plain: list[Any] = [adapted(array) for array in arrays]
+    wires = {wire_for(compression, is_floating(array), array.dtype) for array in plain}
+    wire = wires.pop() if len(wires) == 1 else ""
+    if wire or resolved(compression) is Compression.none:
+        return _ops.allreduce(wait, arrays, outputs, call._replace(compression=wire))
+    for array, output in zip(plain, outputs or ()):
+        _check_alike(array, adapted(output))
+    handle = compressed(
+        plain, resolved(compression), lambda sent: _ops.allreduce(wait, sent, None, call)
+    )
+    return handle if outputs is None else mapped(handle, lambda made: _copied(made, outputs))
+
+
+def _check_alike(array: Any, output: Any) -> None:
+    """Raises InvalidArgumentError unless an output has the shape and dtype of its input."""
+    if (output.shape, output.dtype) != (array.shape, array.dtype):
+        raise InvalidArgumentError(
+            f"allreduce: out has shape {list(output.shape)}, dtype {output.dtype}, but the input "
+            f"has shape {list(array.shape)}, dtype {array.dtype}; give an array of the same shape "
+            "and dtype"
+        )
+
+
+def _copied(results: Sequence[Array], outputs: Sequence[AnyArray]) -> list[Array]:
+    for result, output in zip(results, outputs):
+        target: Any = adapted(output)
+        np.copyto(target, result)
+    return list(outputs)
+
+
 def _allreduce(
     wait: bool,
     array: AnyArray,
@@ -180,6 +236,7 @@ def _allreduce(
     process_set: ProcessSet = global_process_set,
     out: AnyArray | None = None,
     weight: float | None = None,
+    compression: Any = Compression.none,
 ) -> Handle[Array]:
     """Combines the arrays of all ranks, element by element; all must have the same shape and dtype.
 
@@ -188,10 +245,11 @@ def _allreduce(
     itself); a new array by default. All ranks get the same result. weight:
     this rank's part in a weighted average, sum(weight * array) / sum(weight) over the ranks: the
     number of its samples where batches differ. Not negative; 0 on some ranks only; for floating
-    types. All ranks give one, or none.
+    types. All ranks give one, or none. compression: a codec of ronde.Compression, or its text, in
+    which floating arrays travel; its residual is added to the next array of the same name.
     """
     call = Call(name, process_set, op, (prescale_factor, postscale_factor), weight=weight)
-    return first(_ops.allreduce(wait, [array], _one(out), call))
+    return first(_reduce_all(wait, [array], _one("allreduce", out), call, compression))
 
 
 allreduce, allreduce_async = forms(_allreduce)
@@ -207,11 +265,16 @@ def _grouped_allreduce(
     process_set: ProcessSet = global_process_set,
     out: Sequence[AnyArray] | None = None,
     weight: float | None = None,
+    compression: Any = Compression.none,
 ) -> Handle[list[Array]]:
     """allreduce() of several arrays as one operation: all or none. Returns a list."""
     call = Call(name, process_set, op, (prescale_factor, postscale_factor), weight=weight)
-    outputs = out if out is None or out is arrays else [writable(array) for array in out]
-    return _ops.allreduce(wait, arrays, outputs, call)
+    outputs: Sequence[AnyArray] | None = None
+    if out is not None:
+        outputs = [writable("allreduce", array) for array in out]
+    if out is arrays:
+        outputs = arrays
+    return _reduce_all(wait, arrays, outputs, call, compression)
 
 
 grouped_allreduce, grouped_allreduce_async = forms(_grouped_allreduce)
@@ -246,7 +309,7 @@ def _broadcast(
     Every rank passes an array of the same shape and dtype. out: as for allreduce().
     """
     call = Call(name, process_set, root=root_rank)
-    return first(_ops.broadcast(wait, [array], _one(out), call))
+    return first(_ops.broadcast(wait, [array], _one("broadcast", out), call))
 
 
 broadcast, broadcast_async = forms(_broadcast)
@@ -333,7 +396,9 @@ def _scatter(
 
     `array`, needed at the root only, has one chunk of out's shape for each rank, in order of rank.
     """
-    return _ops.scatter(wait, array, writable(out), Call(name, process_set, root=root_rank))
+    return _ops.scatter(
+        wait, array, writable("scatter", out), Call(name, process_set, root=root_rank)
+    )
 
 
 scatter, scatter_async = forms(_scatter)
@@ -354,7 +419,7 @@ def send(array: AnyArray, to: int, tag: int = 0) -> None:
 @described
 def recv_async(out: AnyArray, source: int = ANY_SOURCE, tag: int = 0) -> Handle[tuple[Array, int]]:
     """Starts recv()."""
-    return _ops.recv(writable(out), source, tag)
+    return _ops.recv(writable("recv", out), source, tag)
 
 
 @described

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ronde import _core
-from ronde._codecs import check_wire, wire_of
+from ronde._codecs import check_wire, type_name, wire_of
 from ronde._errors import InvalidArgumentError
 
 _FLOATING = tuple(_core.compressible_dtypes())
@@ -47,15 +47,9 @@ class Rule:
             return False
         return (
             fnmatchcase(one.name, self.name)
-            and (not self.dtypes or dtype_name(one.dtype) in self.dtypes)
+            and (not self.dtypes or type_name(one.dtype) in self.dtypes)
             and (not self.dims or one.dims in self.dims)
         )
-
-
-def dtype_name(dtype: Any) -> str:
-    """A type's name without its framework's: "float16" of torch.float16, tf.float16, "float16"."""
-    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
-    return str(name).rpartition(".")[2]
 
 
 def make_rule(
@@ -101,7 +95,7 @@ def _check_count(what: str, value: Any) -> None:
 
 def _dtypes(dtype: Any) -> tuple[str, ...]:
     given = dtype if isinstance(dtype, (list, tuple, set, frozenset)) else [dtype]
-    names = () if dtype is None else tuple(dtype_name(one) for one in given)
+    names = () if dtype is None else tuple(type_name(one) for one in given)
     if (dtype is not None and not names) or any(one not in _FLOATING for one in names):
         raise InvalidArgumentError(
             f"rule: dtype={dtype!r}; allowed: {', '.join(_FLOATING)}, or a list of them"

@@ -7,6 +7,8 @@
 #include <cctype>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -167,6 +169,66 @@ TEST_CASE("C API: sums, gathers and alltoall give their results through callback
     RONDE_CHILD_REQUIRE(api.submit(job, &submission, nullptr) == RONDE_OK);
     join.wait();
     RONDE_CHILD_REQUIRE(join.last_joined >= 0);
+    return 0;
+  });
+}
+
+TEST_CASE("C API: arguments that cannot be are refused, and the job goes on") {
+  run_job(2, [](const ronde_api& api, ronde_job* job, int) {
+    float values[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    const std::int64_t shape[] = {4};
+    const std::int64_t huge[] = {std::int64_t{1} << 40, std::int64_t{1} << 40};
+    const ronde_tensor good{RONDE_FLOAT32, 1, shape, values, values};
+    Ending ending;
+    const auto refuses = [&](ronde_tensor tensor, auto change, const char* part) {
+      auto submission = submission_of(RONDE_ALLREDUCE, "w", &tensor, ending);
+      change(submission);
+      ronde_error error{};
+      const bool refused = api.submit(job, &submission, &error) == RONDE_INVALID_ARGUMENT;
+      if (refused && std::string(error.text).find(part) != std::string::npos) return true;
+      std::fprintf(stderr, "not \"%s\": code %d, %s\n", part, error.code, error.text);
+      return false;
+    };
+    const auto same = [](ronde_submission&) {};
+    using Tensor = ronde_tensor;
+    RONDE_CHILD_REQUIRE(refuses(Tensor{99, 1, shape, values, values}, same, "99"));
+    RONDE_CHILD_REQUIRE(refuses(Tensor{7, -1, shape, values, values}, same, "-1"));
+    RONDE_CHILD_REQUIRE(refuses(Tensor{7, 65, shape, values, values}, same, "0 to 64"));
+    RONDE_CHILD_REQUIRE(refuses(Tensor{7, 1, nullptr, values, values}, same, "null"));
+    RONDE_CHILD_REQUIRE(refuses(Tensor{7, 2, huge, values, values}, same, "too many elements"));
+    RONDE_CHILD_REQUIRE(refuses(Tensor{7, 1, shape, nullptr, values}, same, "null address"));
+    RONDE_CHILD_REQUIRE(refuses(Tensor{7, 1, shape, values, values + 2}, same, "overlaps"));
+    const auto no_memory = [](ronde_submission& one) { one.allocate = nullptr; };
+    RONDE_CHILD_REQUIRE(refuses(Tensor{7, 1, shape, values, nullptr}, no_memory, "out is null"));
+    const auto no_list = [](ronde_submission& one) { one.tensors = nullptr; };
+    RONDE_CHILD_REQUIRE(refuses(good, no_list, "null pointer"));
+    const auto many = [](ronde_submission& one) { one.tensor_count = ~std::size_t{0}; };
+    RONDE_CHILD_REQUIRE(refuses(good, many, "tensor_count"));
+    const std::int64_t splits[] = {4};
+    const auto many_splits = [&](ronde_submission& one) {
+      one.splits = splits;
+      one.split_count = ~std::size_t{0};
+    };
+    RONDE_CHILD_REQUIRE(refuses(good, many_splits, "split_count"));
+    const auto no_kind = [](ronde_submission& one) { one.collective = -1; };
+    RONDE_CHILD_REQUIRE(refuses(good, no_kind, "collective -1"));
+    const auto no_op = [](ronde_submission& one) { one.op = 77; };
+    RONDE_CHILD_REQUIRE(refuses(good, no_op, "op 77"));
+
+    ronde_error error{};
+    RONDE_CHILD_REQUIRE(api.submit(job, nullptr, &error) == RONDE_INVALID_ARGUMENT);
+    RONDE_CHILD_REQUIRE(api.submit(nullptr, nullptr, &error) == RONDE_INVALID_ARGUMENT);
+    RONDE_CHILD_REQUIRE(api.add_set(job, nullptr, 2, &error) == -1);
+    RONDE_CHILD_REQUIRE(api.add_set(job, &error.rank, -2, &error) == -1);
+    RONDE_CHILD_REQUIRE(api.set_ranks(job, 0, nullptr, 2, &error) == -1);
+    RONDE_CHILD_REQUIRE(api.set_ranks(job, 0, &error.rank, -1, &error) == -1);
+    RONDE_CHILD_REQUIRE(api.set_ranks(job, 0, nullptr, 0, &error) == 2);
+    RONDE_CHILD_REQUIRE(ending.calls.load() == 0 && values[0] == 1);
+
+    auto submission = submission_of(RONDE_ALLREDUCE, "w", &good, ending);
+    RONDE_CHILD_REQUIRE(api.submit(job, &submission, nullptr) == RONDE_OK);
+    ending.wait();
+    RONDE_CHILD_REQUIRE(ending.error.code == RONDE_OK && values[3] == 2 && values[4] == 1);
     return 0;
   });
 }

@@ -64,7 +64,7 @@ def case_arrays_of_other_libraries_are_used_where_they_lie():
     assert lent.array.tolist() == [[total] * 3] * 2
     assert ronde.allgather(Lent(np.full(2, ronde.rank()))).size == 2 * ronde.size()
     ronde.broadcast(lent, 0, out=lent)
-    ronde.grouped_allreduce([lent, lent.array], op=ronde.Max, out=[lent, lent.array.copy()])
+    ronde.grouped_allreduce([lent, lent.array.copy()], op=ronde.Max, out=[lent, lent.array.copy()])
 
 
 def case_allreduce_averages_by_default():

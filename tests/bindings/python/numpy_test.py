@@ -8,6 +8,9 @@ FILES = (
     "numpy_adasum_cases.py",
     "numpy_error_cases.py",
     "wrong_call_cases.py",
+    "numpy_memory_cases.py",
+    "numpy_dtype_cases.py",
+    "numpy_compression_cases.py",
 )
 
 

@@ -1,6 +1,7 @@
 """Cases for ronde.tensorflow's collectives; run on several ranks by tensorflow_test.py."""
 
 import gc
+import warnings
 
 import keras
 import numpy as np
@@ -119,6 +120,18 @@ def case_uneven_rows_are_gathered():
 def case_broadcast_gives_the_roots_tensor_in_every_type():
     for dtype in [*FLOATING, *WHOLE, tf.bool, tf.uint16, tf.uint32, tf.uint64, tf.complex64]:
         same(hvd.broadcast(mine(3, dtype=dtype), 1), mine(3, dtype=dtype, rank=1))
+
+
+def case_integers_that_a_cast_leaves_alone_are_said_once():
+    for expected in (1, 0):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            whole = tf.constant([2, 3])
+            result = hvd.allreduce(whole, op=hvd.Sum, compression=hvd.Compression.fp16)
+        same(result, [2 * hvd.size(), 3 * hvd.size()])
+        assert sum("int32 are sent as they are" in str(one.message) for one in caught) == expected
+    with pytest.raises(ronde.InvalidArgumentError, match="int32"):
+        hvd.allreduce(tf.constant([2, 3]), compression=hvd.Compression.int8)
 
 
 def case_alltoall_with_and_without_splits():

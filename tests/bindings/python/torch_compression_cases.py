@@ -1,5 +1,7 @@
 """Cases for Compression; run on several ranks by torch_test.py."""
 
+import warnings
+
 import pytest
 import ronde.torch as hvd
 import torch
@@ -125,6 +127,21 @@ def case_ranks_that_disagree_about_a_codec_all_raise_the_same_error():
         hvd.allreduce(torch.ones(5), name="disagreed", compression=mine)
     same = C.int8 if hvd.rank() == 0 else C.int8(block=512)
     hvd.allreduce(torch.ones(5), name="agreed", compression=same)
+
+
+def case_integers_that_a_cast_leaves_alone_are_said_once():
+    whole = torch.tensor([2, 3])
+    for expected in (1, 0):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = hvd.allreduce(whole, op=hvd.Sum, compression=hvd.Compression.bf16)
+            hvd.grouped_allreduce([whole, torch.ones(3)], compression=hvd.Compression.bf16)
+        assert result.tolist() == [2 * hvd.size(), 3 * hvd.size()]
+        said = [one for one in caught if "int64 are sent as they are" in str(one.message)]
+        assert len(said) == expected
+        assert all(one.filename == __file__ for one in said)
+    with pytest.raises(InvalidArgumentError, match="int64"):
+        hvd.allreduce(whole, compression=hvd.Compression.int8)
 
 
 def case_bad_codecs_are_errors_with_the_value():

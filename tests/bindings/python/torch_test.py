@@ -14,6 +14,7 @@ FILES = (
     "torch_flat_cases.py",
     "torch_model_cases.py",
     "torch_error_cases.py",
+    "torch_memory_cases.py",
     "torch_float8_cases.py",
     "torch_weight_cases.py",
     "torch_state_cases.py",

@@ -43,7 +43,7 @@ struct Rank {
   ProcessSetTable sets;
   ResidualStore residuals;
   Devices devices{no_devices()};
-  SubmissionPreparer preparer{{}, sets, residuals, devices};
+  SubmissionPreparer preparer{{}, {.sets = sets, .residuals = residuals, .devices = devices}};
   Timeline timeline{config, topology, {}};
   diagnosis::WaitingCallers callers;
   Operations operations;

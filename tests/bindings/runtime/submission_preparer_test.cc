@@ -2,8 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/base/log.h"
 #include "tests/core/engine/sum_of.h"
 
 namespace ronde {
@@ -21,7 +24,8 @@ DeviceLibraries no_devices() {
 /// A preparer with all that it needs, in a job of two ranks with this setting.
 struct PreparerFixture {
   explicit PreparerFixture(const std::string& compression = "")
-      : preparer(job_compression(compression).value(), sets, residuals, devices) {}
+      : preparer(job_compression(compression).value(),
+                 {.sets = sets, .residuals = residuals, .devices = devices}) {}
   /// How a matrix of 100 rows comes out that names `compression`.
   std::string settled(std::int64_t columns, const std::string& compression) {
     Submission submission = sum_of("w", values);
@@ -68,6 +72,40 @@ TEST_CASE("SubmissionPreparer: wrong roots, counts and devices are refused") {
   CHECK(no_device.code() == Code::kUnsupported);
   CHECK(no_device.message() ==
         "allreduce \"w\": the tensor is on cuda:3, which cannot be used here: built without CUDA");
+}
+
+TEST_CASE("SubmissionPreparer: memory that cannot be used is refused, and the operation is named") {
+  PreparerFixture fixture;
+  Submission submission = sum_of("w", fixture.values);
+  submission.inputs = {nullptr};
+  const Status status = fixture.preparer.prepare(submission, kGlobalSet);
+  CHECK(status.code() == Code::kInvalidArgument);
+  CHECK(status.message() ==
+        "allreduce \"w\": the input (shape [4], dtype float32) has a null address; it needs memory "
+        "of 16 bytes");
+
+  Submission elsewhere = sum_of("w", fixture.values);
+  elsewhere.request.kind = Collective::kBroadcast;
+  elsewhere.request.root = 1;
+  elsewhere.inputs = {nullptr};
+  CHECK(fixture.preparer.prepare(elsewhere, kGlobalSet).ok());
+}
+
+TEST_CASE("SubmissionPreparer: the first average of integers says that it is truncated") {
+  std::vector<std::string> said;
+  set_log(LogLevel::kWarning, [&](LogLevel, std::string_view line) { said.emplace_back(line); });
+  PreparerFixture fixture;
+  for (const DType dtype : {DType::kFloat32, DType::kBool, DType::kInt32, DType::kInt8}) {
+    Submission mean = sum_of("count", fixture.values);
+    mean.request.op = ReduceOp::kAverage;
+    mean.request.tensors[0].dtype = dtype;
+    mean.request.call_site = "train.py:10";
+    CHECK(fixture.preparer.prepare(mean, kGlobalSet).ok());
+  }
+  set_log(LogLevel::kWarning, {});
+  CHECK(said == std::vector<std::string>{
+                    "allreduce \"count\" (train.py:10): the average of int32 is truncated towards "
+                    "zero; pass op=Sum, or cast to a floating type (said once a process)"});
 }
 
 TEST_CASE("SubmissionPreparer: equal compressions are written alike, and wrong ones are errors") {

@@ -35,6 +35,9 @@ class _Adapter:
     def memory(self, tensor: Any) -> tuple[int, int]:
         return tensor.ctypes.data, tensor.nbytes
 
+    def layout(self, tensor: Any) -> None:
+        """None: results are written to new arrays."""
+
     def empty_like(self, tensor: Any) -> Any:
         return np.empty(tensor.shape, tensor.dtype)
 

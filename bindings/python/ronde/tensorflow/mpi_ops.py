@@ -207,7 +207,7 @@ def reduce_named(
     """allreduce() of dense tensors as operations of these names, see _ops."""
     members = set_id(process_set)
     checked_one(compression)
-    wires = {wire_for(compression, bool(t.dtype.is_floating)) for t in tensors}
+    wires = {wire_for(compression, bool(t.dtype.is_floating), t.dtype) for t in tensors}
     wire = wires.pop() if len(wires) == 1 else ""
     return compressed(
         tensors,

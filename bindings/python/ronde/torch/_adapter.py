@@ -12,6 +12,7 @@ from ronde._argument_checks import check
 from ronde._collectives import Call, Collectives, Profiler
 from ronde._errors import InvalidArgumentError
 from ronde._reduce_ops import AVERAGE, SUM
+from ronde._targets import Layout
 from ronde.torch import _profiler
 
 # The core's element type codes. PyTorch has the 8-bit floating types from 2.1 on.
@@ -35,6 +36,8 @@ def _check_place(tensor: torch.Tensor) -> None:
         raise InvalidArgumentError(
             f"a dense tensor is needed here, not one of {tensor.layout}; {_remedy(tensor.layout)}"
         )
+    if tensor.is_nested:
+        raise InvalidArgumentError("a dense tensor is needed here, not a nested one")
     if tensor.device.type not in ("cpu", "cuda"):
         raise InvalidArgumentError(
             f"the tensor is on {tensor.device}, which no data plane of this build serves; "
@@ -100,15 +103,18 @@ def check_in_place(tensors: Iterable[torch.Tensor]) -> None:
                 "a tensor that requires grad cannot be changed in place: autograd would not know; "
                 "pass tensor.detach(), or call within torch.no_grad()"
             )
-        if 0 in tensor.stride() and _repeats(tensor):
+        if not tensor.is_contiguous() and _layout(tensor).repeats():
             raise InvalidArgumentError(
-                "an expanded tensor cannot be written to: several of its elements are one place "
-                "in memory; pass a copy (tensor.clone())"
+                f"an expanded tensor cannot be written to: several of its elements are one place "
+                f"in memory (shape {list(tensor.shape)}, strides {list(tensor.stride())}); pass a "
+                "copy (tensor.clone())"
             )
 
 
-def _repeats(tensor: torch.Tensor) -> bool:
-    return any(n > 1 and stride == 0 for n, stride in zip(tensor.shape, tensor.stride()))
+def _layout(tensor: torch.Tensor) -> Layout:
+    size = tensor.element_size()
+    strides = tuple(stride * size for stride in tensor.stride())
+    return Layout(tensor.data_ptr(), tuple(tensor.shape), strides, size)
 
 
 def plain_view(tensor: torch.Tensor) -> Any:
@@ -143,6 +149,9 @@ class _TorchAdapter:
 
     def memory(self, tensor: torch.Tensor) -> tuple[int, int]:
         return tensor.data_ptr(), tensor.numel() * tensor.element_size()
+
+    def layout(self, tensor: torch.Tensor) -> Layout:
+        return _layout(tensor)
 
     def empty_like(self, tensor: torch.Tensor) -> torch.Tensor:
         return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ronde._argument_checks import several
-from ronde._codecs import NoneCompressor
 from ronde._collectives import Call
-from ronde._compression import resolved
+from ronde._compression import compressed, resolved
 from ronde._described import described
 from ronde._forms import blocking, forms
-from ronde._handle import Handle, first, mapped
+from ronde._handle import Handle, first
 from ronde._job import ProcessSet, global_process_set
 from ronde._reduce_ops import SUM, reduce_op
 from ronde._rules import checked_one
@@ -34,22 +33,6 @@ __all__ = [
     "grouped_allreduce_async",
     "grouped_allreduce_async_",
 ]
-
-
-def compressed(
-    tensors: Sequence[Tensor],
-    compression: Compressor,
-    start: Callable[[Sequence[Tensor]], Handle[list[Tensor]]],
-) -> Handle[list[Tensor]]:
-    """Compresses the tensors, calls `start` with them, and decompresses the result."""
-    if compression is NoneCompressor:
-        return start(tensors)
-    pairs = [compression.compress(tensor) for tensor in tensors]
-    contexts = [context for _, context in pairs]
-    return mapped(
-        start([tensor for tensor, _ in pairs]),
-        lambda results: list(map(compression.decompress, results, contexts)),
-    )
 
 
 def _input(operation: Any) -> Tensor:

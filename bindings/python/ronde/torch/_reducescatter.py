@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ronde._argument_checks import several
 from ronde._collectives import Call
-from ronde._compression import resolved
+from ronde._compression import compressed, resolved
 from ronde._described import described
 from ronde._forms import blocking
 from ronde._handle import Handle, first
@@ -15,7 +15,7 @@ from ronde._reduce_ops import AVERAGE as Average
 from ronde._reduce_ops import SUM
 from ronde._rules import checked_one
 from ronde.torch._adapter import check_op, check_tensors, collectives
-from ronde.torch._allreduce import Compressor, Tensor, compressed
+from ronde.torch._allreduce import Compressor, Tensor
 from ronde.torch._autograd import attached
 from ronde.torch._exchange import grouped_allgather
 from ronde.torch.compression import Compression

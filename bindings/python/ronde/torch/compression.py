@@ -35,7 +35,7 @@ class _TorchCast(CastCompressor):
 def wire_for(compression: Any, tensor: torch.Tensor) -> str:
     """The core's codec for the tensor; empty if it has none or the compressor works itself."""
     floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
-    return _compression.wire_for(compression, floating)
+    return _compression.wire_for(compression, floating, tensor.dtype)
 
 
 class Compression(AnyCompression):
