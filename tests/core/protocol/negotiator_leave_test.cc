@@ -90,7 +90,7 @@ TEST_CASE("Negotiator: an operation that waits for a rank that left names it, an
         "; allreduce \"v\" (train.py:10) waits for it");
   CHECK(job.at(0).waits_for_leaver(allreduce("")) == "; allreduce (train.py:10) waits for it");
   CHECK(job.at(0).waits_for_leaver(request_for(Collective::kJoin, "")) ==
-        "; join waits for it. All ranks must call join() before they leave");
+        "; join (train.py:10) waits for it. All ranks must call join() before they leave");
 }
 
 TEST_CASE(
