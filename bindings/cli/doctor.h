@@ -26,7 +26,7 @@ std::vector<Limit> machine_limits();
 /// Bytes with a unit: "64 KiB", "1.5 GiB".
 std::string bytes_text(std::uint64_t bytes);
 
-/// What `ronde doctor` finds out about this machine. Lines read "shm: usable".
+/// The findings of `ronde doctor` about this machine. Lines read "shm: usable".
 struct MachineFacts {
   std::vector<std::string> data_planes;  ///< Between ranks of this host, best first.
   std::vector<std::string> gpus;         ///< The accelerator, and what moves data between devices.

@@ -1,4 +1,4 @@
-// What `ronde doctor` prints for programs.
+// The output of `ronde doctor` for programs.
 #include <nlohmann/json.hpp>
 #include <string>
 

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <utility>
 
+#include "bindings/descriptors/passed.h"
 #include "bindings/runtime/runtime_state.h"
 #include "core/base/log.h"
-#include "core/descriptors/passed.h"
 
 namespace ronde::elastic {
 namespace {

@@ -11,11 +11,11 @@
 #include <charconv>
 #include <memory>
 
+#include "bindings/descriptors/file_message.h"
+#include "bindings/descriptors/passed.h"
 #include "bindings/runtime/runtime_state.h"
 #include "bindings/runtime/worker_history.h"
 #include "core/base/os/memory_file.h"
-#include "core/descriptors/file_message.h"
-#include "core/descriptors/passed.h"
 
 namespace ronde::elastic {
 namespace {

@@ -9,7 +9,7 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "core/descriptors/passed.h"
+#include "bindings/descriptors/passed.h"
 
 namespace ronde {
 namespace {

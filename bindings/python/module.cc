@@ -3,9 +3,9 @@
 
 #include "bindings/c/current.h"
 #include "bindings/c/ronde_c.h"
+#include "bindings/descriptors/passed.h"
 #include "bindings/python/bind.h"
 #include "core/base/os/interfaces.h"
-#include "core/descriptors/passed.h"
 
 namespace py = pybind11;
 

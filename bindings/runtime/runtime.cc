@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -13,6 +14,7 @@
 #include "backends/builtin.h"
 #include "backends/net/factory.h"
 #include "backends/registry.h"
+#include "bindings/descriptors/passed.h"
 #include "bindings/exit_log/join_socket.h"
 #include "bindings/runtime/diagnostics.h"
 #include "bindings/runtime/engine_options.h"
@@ -104,6 +106,12 @@ Status Runtime::Parts::start(const JoinOptions& options) {
       std::move(compression),
       SubmissionPreparer::Parts{
           .sets = *sets, .residuals = *residuals, .devices = *devices, .rank = config.rank});
+  // A program between the launcher and this one may have closed the secret's descriptor.
+  std::optional<FileDescriptor> secret;
+  if (config.secret_fd >= 0) {
+    RONDE_ASSIGN_OR_RETURN(secret, take_passed("RONDE_SECRET_FD", config.secret_fd));
+    if (secret) config.secret_fd = secret->get();
+  }
   kernels = create_kernels();
   payloads = create_payload_reducer(kernels);
   RONDE_ASSIGN_OR_RETURN(JobLink link,

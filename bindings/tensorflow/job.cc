@@ -53,7 +53,7 @@ Programs& programs() {
   return *kept;
 }
 
-/// What the graphs of this process submit.
+/// The submissions of this process's graphs.
 struct Graphs {
   std::mutex mutex;
   std::unordered_set<std::string> names;

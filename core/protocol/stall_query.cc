@@ -47,7 +47,7 @@ bool is_behind(const StallFact& lacking, const std::vector<const StallFact*>& wa
   return lacking.last_use > (blocked_in == nullptr ? 0 : blocked_in->last_use);
 }
 
-/// What the rank before it in the cycle waits in, which this rank lacks.
+/// The operation of the rank before it in the cycle, which this rank lacks.
 const BlockedRank& awaited_from(const std::vector<const StallFact*>& cycle, const StallFact* fact) {
   const auto at = std::find(cycle.begin(), cycle.end(), fact);
   return (at == cycle.begin() ? cycle.back() : *std::prev(at))->blocked;

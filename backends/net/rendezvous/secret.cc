@@ -22,7 +22,6 @@
 
 #include "backends/net/rendezvous/socket.h"
 #include "core/base/bytes.h"
-#include "core/descriptors/passed.h"
 
 namespace ronde::net {
 namespace {
@@ -71,29 +70,22 @@ std::string read_text(int fd) {
   return text;
 }
 
-/// A descriptor that the user has set. Another program may have closed it and opened something else
-/// under its number, so that it is only looked at.
-Result<Secret> read_descriptor(int fd, const std::string& source) {
+/// Another program may have closed the descriptor and opened something else under its number. So it
+/// is only looked at.
+Result<Secret> read_descriptor(int fd) {
+  const std::string source = fmt::format("the descriptor RONDE_SECRET_FD={}", fd);
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     return Status(
         Code::kInvalidArgument,
         fmt::format("{} is no file; it must be an open file or memory file. Did a program "
                     "on the way here close it, as Python's subprocess does, or drop "
-                    "{} from the environment? Pass all RONDE_* variables on",
-                    source, kPassedVariable));
+                    "RONDE_DESCRIPTORS from the environment? Pass all RONDE_* variables on",
+                    source));
   }
   RONDE_ASSIGN_OR_RETURN(Secret secret, parse_secret(read_text(fd), source));
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   return secret;
-}
-
-/// One that the launcher has passed, or that the user has set.
-Result<Secret> read_any_descriptor(int fd) {
-  const std::string source = fmt::format("the descriptor RONDE_SECRET_FD={}", fd);
-  RONDE_ASSIGN_OR_RETURN(const auto passed, take_passed("RONDE_SECRET_FD", fd));
-  if (!passed) return read_descriptor(fd, source);
-  return parse_secret(read_text(passed->get()), source);
 }
 
 /// The file of a Secret volume in a pod with fsGroup: root's, readable by a group, on a tmpfs that
@@ -147,7 +139,7 @@ Result<Secret> Secret::derive(std::string_view purpose) const {
 
 Result<std::optional<Secret>> read_secret(const Config& config) {
   if (config.secret_fd < 0 && config.secret_file.empty()) return std::optional<Secret>();
-  auto secret = config.secret_fd >= 0 ? read_any_descriptor(config.secret_fd)
+  auto secret = config.secret_fd >= 0 ? read_descriptor(config.secret_fd)
                                       : read_secret_file(config.secret_file,
                                                          "RONDE_SECRET_FILE=" + config.secret_file);
   if (!secret.ok()) return secret.status();

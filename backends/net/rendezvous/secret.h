@@ -38,10 +38,9 @@ class Secret {
 
 using Digest = std::array<std::byte, 32>;
 
-/// Reads the secret that `config` names, if any. A descriptor that the launcher has passed is found
-/// also where it was closed on the way. A file that the user has opened is read from its start and
-/// kept (closed on exec). Nothing is read of any other descriptor. A process may call it again.
-/// Errors: kInvalidArgument naming the fault of the file and what is required; as take_passed().
+/// Reads the secret that `config` names, if any. A file is read from its start and kept (closed on
+/// exec), so that a process may call it again. Nothing is read of any other descriptor.
+/// Errors: kInvalidArgument naming the fault of the file and what is required.
 Result<std::optional<Secret>> read_secret(const Config& config);
 
 /// Reads the secret in a file of this user that is closed to others, or of a Secret volume of

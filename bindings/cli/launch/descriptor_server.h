@@ -9,9 +9,9 @@
 #include <string>
 
 #include "bindings/cli/launch/poll_set.h"
+#include "bindings/descriptors/passed.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
-#include "core/descriptors/passed.h"
 
 namespace ronde {
 

@@ -12,9 +12,9 @@
 #include <string_view>
 
 #include "bindings/cli/launch/this_host.h"
+#include "bindings/descriptors/passed.h"
 #include "bindings/exit_log/exit_log.h"
 #include "bindings/exit_log/join_socket.h"
-#include "core/descriptors/passed.h"
 #include "core/elastic/notes.h"
 #include "core/protocol/tree.h"
 

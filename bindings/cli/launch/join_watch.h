@@ -8,7 +8,7 @@
 
 namespace ronde {
 
-/// What agents report of joins. Threads: one.
+/// Counts the joins that agents report. Threads: one.
 class JoinWatch {
  public:
   void on_exited(const RankMessage& rank) {

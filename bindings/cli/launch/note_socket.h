@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
+#include "bindings/descriptors/file_message.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
-#include "core/descriptors/file_message.h"
 
 namespace ronde {
 

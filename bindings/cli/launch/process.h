@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "bindings/cli/launch/messages.h"
+#include "bindings/descriptors/passed.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
-#include "core/descriptors/passed.h"
 
 namespace ronde {
 

@@ -94,7 +94,7 @@ struct Carried {
   }
 };
 
-/// What a rank brings to an agreement on settings, besides the settings.
+/// Facts that a rank brings to an agreement on settings, besides the settings.
 struct JoiningRank {
   int rank = 0;
   Carried carried;

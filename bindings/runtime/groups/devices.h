@@ -61,7 +61,7 @@ struct DeviceRequest {
   std::function<std::unique_ptr<Exchange>(std::uint64_t key, const std::vector<int>& ranks)> inside;
 };
 
-/// Whether this rank can use `backend`, if that names a backend for devices; ok for other names.
+/// Ok if this rank can use `backend`, or if that names no backend for devices.
 /// Errors: kUnavailable saying what is missing, and how to do without.
 Status check_device_backend(Devices& devices, const Registry& registry, const std::string& backend,
                             const GroupSpec& group);

@@ -14,9 +14,9 @@
 #include <thread>
 
 #include "bindings/cli/launch/note_socket.h"
+#include "bindings/descriptors/passed.h"
 #include "core/base/os/endpoint.h"
 #include "core/base/os/memory_file.h"
-#include "core/descriptors/passed.h"
 #include "tests/support/contains.h"
 
 namespace ronde {

@@ -1,4 +1,4 @@
-#include "core/descriptors/file_message.h"
+#include "bindings/descriptors/file_message.h"
 
 #include <sys/socket.h>
 

@@ -1,4 +1,4 @@
-#include "core/descriptors/passed.h"
+#include "bindings/descriptors/passed.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/descriptors/file_message.h"
 #include "core/base/config.h"
 #include "core/base/os/endpoint.h"
-#include "core/descriptors/file_message.h"
 
 namespace ronde {
 namespace {

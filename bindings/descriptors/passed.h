@@ -36,7 +36,7 @@ std::string describe_passed(std::string_view socket, int rank,
 Result<std::optional<FileDescriptor>> take_passed(
     std::string_view variable, int fd, std::chrono::milliseconds limit = std::chrono::seconds(30));
 
-/// What a process asks the launcher's socket for: one message.
+/// The request of a process to the launcher's socket: one message.
 struct PassedRequest {
   int rank = 0;
   std::string variable;
