@@ -38,13 +38,6 @@ TEST_CASE("exit log: a descriptor that is something else by now says nothing") {
   CHECK(read_exit(1'000'000, 12, "a").empty());
 }
 
-TEST_CASE("exit log: the log of an older launcher is read too") {
-  const FileDescriptor old(::memfd_create("ronde-fates", MFD_CLOEXEC));
-  const std::string line = "12 a exited with status 3\n";
-  REQUIRE(::write(old.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()));
-  CHECK(read_exit(old.get(), 12, "a") == "exited with status 3");
-}
-
 TEST_CASE("exit log: errors stay as they are without a launcher, and those about no rank always") {
   const Status died = Status(Code::kRankFailure, "rank 1 died").about({1, "a", 12});
   CHECK(with_exit(died).message() == "rank 1 died");
