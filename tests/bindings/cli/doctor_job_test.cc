@@ -82,11 +82,11 @@ TEST_CASE("doctor --job: the folder of --output is made; one that cannot be made
   const std::string folder = scratch.file("not/yet");
   const Finished told = run_ronde({"doctor", "--job", job.id(), "--output", folder});
   CHECK(told.status == 0);
-  CHECK(contains(told.out, "wrote " + folder));
+  CHECK(contains(told.err, "wrote " + folder));  // the output may be JSON
   CHECK_FALSE(std::filesystem::is_empty(folder));
   const Finished refused = run_ronde({"doctor", "--job", job.id(), "--output", "/proc/no"});
   CHECK(refused.status == 2);
-  CHECK(contains(refused.err, "--output /proc/no: cannot make the folder: "));
+  CHECK(contains(refused.err, "--output /proc/no: cannot make the folder /proc/no: "));
 }
 
 TEST_CASE("doctor --job: the line of each rank's script comes first, then all its frames") {
