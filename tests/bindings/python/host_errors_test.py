@@ -113,12 +113,16 @@ def test_a_secret_that_is_no_good_is_told_with_its_host(hosts, tmp_path, text, m
 
 
 @pytest.mark.slow
-def test_a_secret_that_is_not_rank_0s_is_told_with_its_host(hosts, tmp_path):
+def test_a_secret_that_is_not_rank_0s_is_told_on_both_hosts(hosts, tmp_path):
     own = write_secret(tmp_path / "own-secret", "6" * 64)
     # Rank 0 must still listen when rank 1 comes.
-    said = said_by_rank_1(hosts, tmp_path, RONDE_SECRET_FILE=own, RONDE_START_TIMEOUT_MS="12000")
-    assert said.startswith("InvalidArgumentError: on node2: a wrong proof: ")
-    assert "RONDE_SECRET_FILE must hold the same one on all hosts" in said
+    limit = {"RONDE_START_TIMEOUT_MS": "12000"}
+    first, second = outputs(hosts, tmp_path, ({}, {"RONDE_SECRET_FILE": own}), **limit)
+    assert first.startswith("InvalidArgumentError: on node1: 1 of 2 ranks did not come in time: ")
+    assert "rank 1 came with another secret" in first
+    assert second.startswith("InvalidArgumentError: on node2: a wrong proof: ")
+    for said in (first, second):
+        assert "RONDE_SECRET_FILE must hold the same one on all hosts" in said
 
 
 def test_two_versions_of_ronde_are_told_on_both_hosts(hosts, tmp_path):
