@@ -31,6 +31,7 @@ def job() -> None:
     with ronde.mark_span("batch"):
         ronde.mark_pass("backward")
         ronde.mark_step()
+    assert_type(ronde.metrics(), dict[str, float])
     ronde.stop_timeline()
     some: ronde.ProcessSet = ronde.add_process_set([0, 1])
     assert_type(some.ranks, list[int])
@@ -45,6 +46,7 @@ def arrays(x: Array) -> None:
     print(op, ronde.Sum, ronde.Min, ronde.Max, ronde.Product)
     print(ronde.BitAnd, ronde.BitOr, ronde.BitXor, ronde.Adasum)
     assert_type(ronde.allreduce(x, "x", op=ronde.Sum, out=x), Array)
+    assert_type(ronde.allreduce(x, compression=ronde.Compression.int8), Array)
     assert_type(ronde.allreduce_async(x), ronde.Handle[Array])
     assert_type(ronde.grouped_allreduce([x]), list[Array])
     assert_type(ronde.grouped_allreduce_async([x]).wait(1.0), list[Array])
