@@ -297,6 +297,27 @@ CLI::Option* add_codecs_option(CLI::App& command, std::string& form) {
   return option;
 }
 
+void add_horovod_option(CLI::App& command) {
+  command.add_flag_callback(
+      "--horovod",
+      [] {
+        fmt::print("{}", horovod_names_as_markdown());
+        exit_with(0);
+      },
+      "List what becomes of each flag of horovodrun and each HOROVOD_ variable");
+}
+
+/// `--job [JOB]`.
+CLI::Option* add_job_option(CLI::App& command, std::string& job) {
+  CLI::Option* option =
+      command.add_option("--job", job,
+                         "Show the state of a running job: pending operations, missing ranks, the "
+                         "stacks of threads. JOB: the beginning of its id, the pid of a rank, or "
+                         "of the launcher of an elastic job; not needed if only one job runs");
+  option->expected(0, 1)->type_name("[JOB]");
+  return option;
+}
+
 }  // namespace
 
 void add_doctor_command(CLI::App& app) {
@@ -315,20 +336,9 @@ void add_doctor_command(CLI::App& app) {
       "... -- ronde doctor --compression) measure its links too");
   auto form = std::make_shared<std::string>("text");
   CLI::Option* codecs = add_codecs_option(*command, *form);
-  command->add_flag_callback(
-      "--horovod",
-      [] {
-        fmt::print("{}", horovod_names_as_markdown());
-        exit_with(0);
-      },
-      "List what becomes of each flag of horovodrun and each HOROVOD_ variable");
+  add_horovod_option(*command);
   auto job = std::make_shared<std::string>();
-  CLI::Option* attach =
-      command->add_option("--job", *job,
-                          "Show the state of a running job: pending operations, missing ranks, the "
-                          "stacks of threads. JOB: the beginning of its id, the pid of a rank, or "
-                          "of the launcher of an elastic job; not needed if only one job runs");
-  attach->expected(0, 1)->type_name("[JOB]");
+  CLI::Option* attach = add_job_option(*command, *job);
   auto folder = std::make_shared<std::string>();
   command
       ->add_option("--output", *folder,
