@@ -7,9 +7,9 @@
 #include <iterator>
 #include <utility>
 
-#include "backends/encryption_guard.h"
 #include "backends/module_loader.h"
 #include "backends/mpi_choice.h"
+#include "backends/registry.h"
 #include "backends/shm/factory.h"
 #include "core/base/os/interfaces.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "backends/registry.h"
-#include "core/base/config.h"
+#include "core/base/settings/config.h"
 #include "core/base/status.h"
 #include "core/ports/device_ops.h"
 #include "core/ports/reduce_kernels.h"
@@ -34,7 +34,7 @@ Status check_backend(std::string_view name);
 void register_builtin_backends(Registry& registry, BackendDeps deps);
 
 /// Loads what tensors in device memory need. Blocks: while a library initialises.
-/// Errors: kUnavailable saying why this build lacks it, or the linker's words.
+/// Errors: kUnavailable saying why this build lacks it, or the linker's message.
 Result<std::shared_ptr<Accelerator>> load_builtin_accelerator();
 
 }  // namespace ronde

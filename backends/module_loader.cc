@@ -50,7 +50,7 @@ std::vector<std::string> places(const std::string& file) {
     std::error_code error;
     if (std::filesystem::exists(each / file, error)) found.push_back((each / file).string());
   }
-  if (found.empty()) found.push_back(file);  // for the linker's cache, and its words
+  if (found.empty()) found.push_back(file);  // for the linker's cache, and its message
   return found;
 }
 

@@ -27,7 +27,7 @@ std::string module_folder();
 /// Loads the module and makes its backend. Looks beside the program or library that this code is
 /// in, in ../lib of it, and then where the dynamic linker looks. It is never unloaded.
 /// Blocks: while the library initialises. Threads: any.
-/// Errors: kUnavailable with the linker's words; kVersionMismatch for a module of another build.
+/// Errors: kUnavailable with the linker's message; kVersionMismatch for a module of another build.
 Result<std::unique_ptr<Backend>> load_module(const ModuleSpec& spec);
 
 /// Loads the module of an accelerator and makes it. As load_module.

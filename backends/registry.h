@@ -34,7 +34,7 @@ class Registry {
   [[nodiscard]] Result<std::vector<Backend*>> candidates(
       std::string_view wanted, DeviceKind memory = DeviceKind::kCpu) const;
 
-  /// Whether `name` is a backend of that memory, there or missing.
+  /// True if `name` is a backend of that memory, there or missing.
   [[nodiscard]] bool serves(std::string_view name, DeviceKind memory) const noexcept;
 
   /// One line per backend of that memory for `group`: "shm: usable", or why not. May load modules.
@@ -55,5 +55,10 @@ class Registry {
 
   std::vector<Entry> entries_;
 };
+
+/// Returns `backend` with a check of groups that span hosts, where its data goes unencrypted.
+/// `mode` is Config::encryption: "required" refuses them (kUnsupported), "on" warns once.
+std::unique_ptr<Backend> guard_encryption(std::unique_ptr<Backend> backend,
+                                          const std::string& mode);
 
 }  // namespace ronde

@@ -1,6 +1,6 @@
 # Run as a script: writes OUTPUT, a C++ file in which each of FILES ("name=path", ...) is a
-# std::string_view constant of NAMESPACE, declared in HEADER.
-file(WRITE ${OUTPUT} "#include \"${HEADER}\"\n\nnamespace ${NAMESPACE} {\n\n")
+# std::string_view constant of NAMESPACE. Who uses it declares it extern.
+file(WRITE ${OUTPUT} "#include <string_view>\n\nnamespace ${NAMESPACE} {\n\n")
 foreach(entry IN LISTS FILES)
   string(REGEX MATCH "^([^=]+)=(.*)$" _ "${entry}")
   set(name ${CMAKE_MATCH_1})
@@ -9,6 +9,6 @@ foreach(entry IN LISTS FILES)
   math(EXPR size "${digits} / 2")
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," bytes "${bytes}")
   file(APPEND ${OUTPUT} "namespace {\nconstexpr char ${name}Bytes[] = {${bytes}'\\0'};\n}\n"
-                        "const std::string_view ${name}(${name}Bytes, ${size});\n\n")
+                        "extern const std::string_view ${name};\nconst std::string_view ${name}(${name}Bytes, ${size});\n\n")
 endforeach()
 file(APPEND ${OUTPUT} "}  // namespace ${NAMESPACE}\n")

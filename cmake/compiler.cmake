@@ -13,7 +13,7 @@ if(CMAKE_CXX_FLAGS_RELWITHDEBINFO STREQUAL "-O2 -g -DNDEBUG")
 endif()
 include(GNUInstallDirs)
 # A Python process may hold other libraries with the same names: TensorFlow exports BoringSSL's, which
-# would replace those of a shared libcrypto. So the package links libcrypto statically.
+# would replace those of a shared OpenSSL. So the package links libssl and libcrypto statically.
 if(SKBUILD)
   find_library(RONDE_STATIC_CRYPTO libcrypto.a)
   set(OPENSSL_USE_STATIC_LIBS ${RONDE_STATIC_CRYPTO})
@@ -71,9 +71,10 @@ if(RONDE_BUILD_FUZZERS)
   add_link_options(-fsanitize=address,undefined)
 endif()
 
-# Instruction sets that SIMD code is not compiled for. Each costs compile time, and CPUs with SSSE3
-# but not SSE4 are older than any that trains. Sanitizers look at what is the same in all of them.
-set(RONDE_LEFT_OUT_TARGETS HWY_SSSE3)
+# Instruction sets that SIMD code is not compiled for. Each costs compile time. Few CPUs that train
+# are so old (before 2013) that they lack AVX2; they run scalar code. Sanitizers look at what is the
+# same in all of them.
+set(RONDE_LEFT_OUT_TARGETS "(HWY_SSSE3|HWY_SSE4)")
 if(NOT RONDE_SANITIZE STREQUAL "")
   set(RONDE_LEFT_OUT_TARGETS "(HWY_SSSE3|HWY_SSE4|HWY_AVX3)")
 endif()
@@ -102,7 +103,7 @@ endif()
 # Sources of a target are compiled several at once: most of the time to compile one goes into
 # headers that the others include, too.
 set(CMAKE_UNITY_BUILD ${RONDE_UNITY})
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 20)
 if(RONDE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Takes a class that one source defines for itself for one of a header.
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
@@ -122,16 +123,41 @@ function(ronde_library name)
   target_link_libraries(${name} PUBLIC ronde_compiler ${LIB_PUBLIC} PRIVATE ${LIB_PRIVATE})
 endfunction()
 
+# ronde_seldom_run(target...): code of the command and of reports. It runs once, and takes longer to
+# optimise than it then saves.
+function(ronde_seldom_run)
+  foreach(target IN LISTS ARGN)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+  endforeach()
+endfunction()
+
 # Backends in shared objects of their own go into one folder of the build tree, where everything
 # that is run from the build tree finds them; when installed they lie beside the core library.
 set(RONDE_MODULE_DIR ${PROJECT_BINARY_DIR}/modules)
 set(CMAKE_BUILD_RPATH ${RONDE_MODULE_DIR})
 
 # ronde_module(name SOURCES ... LIBS ...): lib<name>.so, loaded on demand by backends/module_loader.
-# Who makes one that users need installs it.
 function(ronde_module name)
   cmake_parse_arguments(MODULE "" "" "SOURCES;LIBS" ${ARGN})
   add_library(${name} MODULE ${MODULE_SOURCES})
   target_link_libraries(${name} PRIVATE ronde_compiler ${MODULE_LIBS})
   set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${RONDE_MODULE_DIR})
+endfunction()
+
+# ronde_installed_module(name FACTORY function [SOURCES ...] LIBS ...): as ronde_module, for users. It
+# exports the function, which factory.h of the folder declares. The Python package carries it too.
+function(ronde_installed_module name)
+  cmake_parse_arguments(INSTALLED "" "FACTORY" "SOURCES;LIBS" ${ARGN})
+  set(exports MODULE)
+  if(INSTALLED_FACTORY MATCHES "_accelerator$")
+    set(exports ACCELERATOR_MODULE)
+  endif()
+  set(entry ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)
+  file(CONFIGURE OUTPUT ${entry} CONTENT "#include \"${CMAKE_CURRENT_SOURCE_DIR}/factory.h\"
+#include \"core/ports/backend_module.h\"
+RONDE_DEFINE_${exports}(ronde::${INSTALLED_FACTORY})
+")
+  ronde_module(${name} SOURCES ${entry} ${INSTALLED_SOURCES} LIBS ${INSTALLED_LIBS})
+  install(TARGETS ${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT modules)
+  set_property(GLOBAL APPEND PROPERTY RONDE_INSTALLED_MODULES ${name})
 endfunction()

@@ -21,7 +21,7 @@ set(RONDE_MPICH_ROOT "" CACHE PATH
 set(RONDE_SANITIZE "" CACHE STRING "Sanitizer: address (with undefined), thread, or empty")
 
 # ronde_require(PART found "what is missing"): decides whether an optional part is built.
-# Sets RONDE_HAVE_<PART> in the caller's scope; stops with a clear text where ON cannot be met.
+# Sets RONDE_HAVE_<PART>, and RONDE_WHY_<PART>; stops with a clear text where ON cannot be met.
 function(ronde_require part found missing)
   ronde_optional(${part})
   set(have OFF)
@@ -37,4 +37,5 @@ function(ronde_require part found missing)
   endif()
   set(RONDE_HAVE_${part} ${have} CACHE INTERNAL "")
   set(RONDE_WHY_${part} "${reason}" CACHE INTERNAL "")
+  set_property(GLOBAL APPEND PROPERTY RONDE_PARTS ${part})
 endfunction()

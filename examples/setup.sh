@@ -12,8 +12,7 @@ export CC=${CC:-cc} CXX=${CXX:-c++} CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$root
 
 # What building and running needs, then what only the tests need.
 build_packages=(g++ cmake ninja-build ccache libfmt-dev libspdlog-dev libcli11-dev
-  nlohmann-json3-dev libsimdjson-dev libhwloc-dev libasio-dev libssl-dev libflatbuffers-dev
-  flatbuffers-compiler libhwy-dev libeigen3-dev zlib1g-dev libyaml-cpp-dev)
+  nlohmann-json3-dev libsimdjson-dev libasio-dev libssl-dev libhwy-dev zlib1g-dev libyaml-cpp-dev)
 test_packages=(doctest-dev libgloo-dev libopenmpi-dev openmpi-bin iproute2 nftables
   openssh-client openssh-server chromium doxygen slurmctld slurmd slurm-client munge)
 
@@ -137,10 +136,13 @@ show_steps() {
   if [ -t 1 ] && [ -n "$step" ]; then echo; fi
 }
 
-# install_ronde: builds and installs the package into .venv when a source has changed.
+# install_ronde [CUDA]: builds and installs the package into .venv when a source has changed. CUDA:
+# AUTO or OFF, as CMake's RONDE_WITH_CUDA.
 install_ronde() {
   local fingerprint stamp=$venv/.ronde log=$root/build/python-install.log
-  fingerprint=$(sources | fingerprint_of "$(dpkg-query -W libopenmpi-dev libgloo-dev 2>/dev/null)")
+  local -x SKBUILD_CMAKE_DEFINE="${SKBUILD_CMAKE_DEFINE:+$SKBUILD_CMAKE_DEFINE;}RONDE_WITH_CUDA=${1:-AUTO}"
+  fingerprint=$(sources |
+    fingerprint_of "$(dpkg-query -W libopenmpi-dev libgloo-dev 2>/dev/null)" "${1:-AUTO}")
   up_to_date "$stamp" "$fingerprint" && return 0
   say "Building ronde into .venv (log: build/python-install.log)"
   mkdir -p "$root/build"
@@ -163,8 +165,11 @@ install_tensorflow() {
   tail -n 3 "$log"
 }
 
-# has_nvcc: whether the CUDA part will be built, as CMake looks for it.
+# has_nvcc: whether the CUDA part can be built, as CMake looks for it.
 has_nvcc() { command -v nvcc >/dev/null || [ -x "${CUDAToolkit_ROOT:-/usr/local/cuda}/bin/nvcc" ]; }
+
+# cuda_part [tests]: AUTO where tests or a device can use it, else OFF: it takes a fifth of the time.
+cuda_part() { if [ "${1:-}" = tests ] || [ -e /dev/nvidiactl ]; then echo AUTO; else echo OFF; fi; }
 
 # set_up [tests]: everything, so that .venv/bin/ronde and 'import ronde' work afterwards.
 set_up() {
@@ -184,5 +189,5 @@ set_up() {
   if [ "${1:-}" = tests ] && has_nvcc; then
     install_requirements "$root/tests/gpu/requirements.txt"
   fi
-  install_ronde
+  install_ronde "$(cuda_part "${1:-}")"
 }

@@ -49,8 +49,9 @@ using ReduceChunks = Status (*)(Transport& transport, const FlatWork& work,
 Status tree_allreduce(Transport& transport, const FlatWork& work, Scratch& scratch);
 
 /// Few steps and few bytes, for medium tensors.
-/// Reduce-scatter by halving, allgather by doubling; n ranks of which p, the largest power of two,
-/// take chunk; the other n-p send their input to rank r-p first and get the result last. S bytes.
+/// Reduce-scatter by halving, allgather by doubling. Of n ranks p, the largest power of two, take
+/// part. Each other rank r sends its input to rank r-p first and gets the result last, S bytes each
+/// way.
 /// 2 log2 p steps, and 2 more where n is no power of two. Each of the p ranks sends 2(p-1)/p S
 /// bytes; 3(p-1)/p S for 16-bit floating types, whose partials travel as fp32 and are rounded once.
 /// Order: (r r+p) first, then by halves; each element is combined at one rank and copied.
@@ -73,9 +74,9 @@ struct DoubleTreePlace {
   std::vector<int> children;  ///< At most two.
 };
 
-/// The place of `rank` in tree `which` (0 or 1) of `size` ranks. Every tree spans all ranks, is at
-/// most ceil(log2 size) deep, and has the leaves of the other inside (where size is odd, one rank
-/// is inside in both).
+/// The place of `rank` in tree `which` (0 or 1) of `size` ranks. Every tree spans all ranks and is
+/// at most ceil(log2 size) deep. The leaves of one are inside the other. Where size is odd, one
+/// rank is inside both.
 DoubleTreePlace double_tree_place(int which, int rank, int size);
 
 /// Few steps on many ranks, for medium and large tensors.
@@ -161,9 +162,8 @@ Status pairwise_alltoall(Transport& transport, const FlatWork& work, Scratch& sc
 /// Few steps, for small blocks among many ranks.
 /// Block r of `in` goes to rank r; `out` holds the blocks received, by sender. n ranks.
 /// ceil(log2 n) rounds of two steps, lengths and then blocks. A block to the rank d above travels
-/// once for each bit that is set in d, so that each rank sends about half of its blocks' bytes and
-/// n/2 lengths of 8 bytes in every round. In place needs nothing more.
-/// Source: as bruck_allgather().
+/// once for each bit that is set in d. In every round each rank sends about half of its blocks'
+/// bytes and n/2 lengths of 8 bytes. In place needs nothing more. Source: as bruck_allgather().
 Status bruck_alltoall(Transport& transport, const FlatWork& work, Scratch& scratch);
 
 // --- reduce: ops/reduce/

@@ -22,7 +22,7 @@ void for_blocks(std::size_t count, Body body) {
   }
 }
 
-/// Sums of few bits that are scaled must not overflow before.
+/// True for scaled sums of narrow integers, which must not overflow before they are scaled.
 bool is_narrow_average(const Reduction& what) {
   return !is_floating(what.dtype) && what.dtype != DType::kBool && size_of(what.dtype) <= 2 &&
          what.op == ReduceOp::kSum && what.scaling.post != 1.0;

@@ -34,9 +34,9 @@ output_folder() { mkdir -p "${1:-$root/dist}" && cd "${1:-$root/dist}" && pwd; }
 # size_of FILE: in MB.
 size_of() { awk -v bytes="$(stat -c %s "$1")" 'BEGIN {printf "%.1f MB", bytes / 1e6}'; }
 
-# elf_files DIR: the programs and libraries in it.
+# elf_files DIR: the programs and libraries in it, without objects.
 elf_files() {
-  find "$1" -type f -size +1k -print0 | while IFS= read -r -d '' file; do
+  find "$1" -type f -size +1k ! -name '*.o' -print0 | while IFS= read -r -d '' file; do
     [ "$(head -c 4 "$file" | tr -d '\0')" != $'\x7fELF' ] || echo "$file"
   done
 }

@@ -1,4 +1,4 @@
-"""CI compiles with clang's thread-safety analysis: a change that switches it off fails here."""
+"""What CI checks, and what editors and hooks read, stays switched on."""
 
 from __future__ import annotations
 
@@ -34,6 +34,24 @@ def test_ci_builds_everything_with_the_preset_asan_and_runs_it():
     assert re.search(r"\brun_sanitized asan$", text, re.MULTILINE)
     assert "RONDE_THREAD_SAFETY" not in text
     assert "CMAKE_CXX_COMPILER" not in text
+
+
+def test_clangd_reads_the_commands_of_a_preset_without_batches():
+    database = re.search(r"CompilationDatabase: build/(\w+)", (ROOT / ".clangd").read_text())
+    assert settings_of(database[1])["RONDE_UNITY"] == "OFF"
+
+
+def test_the_workflow_runs_all_that_ci_runs():
+    text = (ROOT / ".github/workflows/ci.yml").read_text()
+    assert re.search(r"^ +- run: \.ci/run$", text, re.MULTILINE)
+
+
+def test_the_hooks_are_programs_that_ci_runs_too():
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    ci = (ROOT / ".ci" / "run").read_text()
+    named = re.findall(r"entry: (?:\.venv/bin/)?(ruff \w+|clang-format)", hooks)
+    assert named == ["ruff check", "ruff format", "clang-format"]
+    assert all(name.split()[0] in ci and name.split()[-1] in ci for name in named)
 
 
 def test_findings_in_a_batch_are_told_at_their_sources(tmp_path):

@@ -19,7 +19,6 @@ TABLES = ("core/base/collective.h", "core/base/dtype.h")
 # the collectives that a two-level algorithm has.
 EXEMPT = (
     "bindings/tensorflow/ops.cc",
-    "bindings/python/ronde/tensorflow/_library.py",
     "ops/hierarchical/communicator.cc",
     "ops/selection/selector.cc",
 )

@@ -4,17 +4,18 @@
 set -uo pipefail
 usage() {
   cat <<'TEXT'
-usage: bash tests/run.sh [--quick | --all] [--cpp | --python | --gpu]
+usage: bash tests/run.sh [--quick | --all] [--cpp | --python | --gpu] [--without=PATH]...
   --quick   leave out the slow tests (packaging, training)
   --all     add the volumes, for an hour or more: drawn faults, simulated jobs and connections by the
             thousand, large counts in every test, and the fuzzers (clang)
   --cpp     only the C++ tests
   --python  only the Python tests
+  --without=PATH  leave out the Python tests of this file or folder
   --gpu     only what needs a GPU; writes docs/measurements/gpu.md; exits with 2 where there is none
 Reports: build/test-results/*.xml, screenshots *.png; C++ output: build/release/Testing/Temporary/LastTest.log
 TEXT
 }
-quick='' all='' cpp=1 pytest=1 gpu=''
+quick='' all='' cpp=1 pytest=1 gpu='' without=()
 for argument in "$@"; do
   case $argument in
     --quick) quick=1 ;;
@@ -22,6 +23,7 @@ for argument in "$@"; do
     --cpp) pytest='' ;;
     --python) cpp='' ;;
     --gpu) gpu=1 ;;
+    --without=?*) without+=("${argument#*=}") ;;
     -h | --help) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
   esac
@@ -29,6 +31,9 @@ done
 
 # shellcheck source=examples/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../examples/setup.sh"
+for path in "${without[@]}"; do
+  [ -e "$root/$path" ] || { echo "--without: '$path' is not there; a path is like tests/clusters" >&2; exit 2; }
+done
 if [ -n "$gpu" ] && ! nvidia-smi -L >/dev/null 2>&1; then
   echo "no GPU here: nvidia-smi lists none, so nothing was run" >&2
   exit 2
@@ -82,7 +87,7 @@ run_python() {
   if [ -n "$all" ]; then install_requirements "$root/tests/requirements-ray.txt" || return 1; fi
   say "Running the Python tests"
   RONDE_TEST_RESULTS=$results "$venv/bin/python" -m pytest -q --durations=5 --junitxml="$results/python.xml" \
-    ${quick:+-m 'not slow'} tests
+    ${quick:+-m 'not slow'} "${without[@]/#/--ignore=}" tests
 }
 
 if [ -n "$gpu" ]; then

@@ -8,8 +8,8 @@
 #include "backends/cuda/calls.h"
 #include "backends/cuda/device.h"
 #include "backends/cuda/factory.h"
-#include "core/base/config.h"
 #include "core/base/mutex.h"
+#include "core/base/settings/config.h"
 
 namespace ronde {
 namespace {

@@ -93,6 +93,9 @@ bool visit_types(DType from, DType to, Visit visit) {
          pair.template operator()<std::int16_t, std::int16_t>(kInt16, kInt16) ||
          pair.template operator()<std::int32_t, std::int32_t>(kInt32, kInt32) ||
          pair.template operator()<std::int64_t, std::int64_t>(kInt64, kInt64) ||
+         pair.template operator()<std::uint16_t, std::uint16_t>(kUint16, kUint16) ||
+         pair.template operator()<std::uint32_t, std::uint32_t>(kUint32, kUint32) ||
+         pair.template operator()<std::uint64_t, std::uint64_t>(kUint64, kUint64) ||
          pair.template operator()<Half, Half>(kFloat16, kFloat16) ||
          pair.template operator()<Brain, Brain>(kBfloat16, kBfloat16) ||
          pair.template operator()<E4m3, E4m3>(kFloat8E4m3, kFloat8E4m3) ||

@@ -21,7 +21,7 @@ inline constexpr unsigned kWarp = 32;      ///< Threads that the hardware runs t
 #else
 
 #define RONDE_DEVICE __device__
-/// Of a local variable in a kernel's body: the block's threads share it.
+/// Declares a local variable of a kernel that the block's threads share.
 #define RONDE_SHARED __shared__
 
 namespace ronde::cuda {

@@ -1,14 +1,29 @@
-// DeviceOps over the CUDA runtime.
+// A device over the CUDA runtime: its memory and streams, and its codecs.
 #pragma once
 
 #include <memory>
 #include <vector>
 
-#include "backends/cuda/device_codecs.h"
 #include "core/base/mutex.h"
+#include "core/ports/device_codecs.h"
 #include "core/ports/device_ops.h"
 
 namespace ronde::cuda {
+
+/// The codecs of one CUDA device. Threads: any.
+class CudaCodecs final : public DeviceCodecs {
+ public:
+  explicit CudaCodecs(int device) noexcept : device_(device) {}
+  Status encode(const EncodeWork& work, DeviceStream stream) override;
+  Status decode(const DecodeWork& work, DeviceStream stream) override;
+  Status commit(std::span<const CommitRun> runs, DeviceStream stream) override;
+  [[nodiscard]] std::size_t select_scratch(std::size_t count) const noexcept override;
+  Status select(const SelectWork& work, DeviceStream stream) override;
+  Status scatter(const ScatterWork& work, DeviceStream stream) override;
+
+ private:
+  const int device_;
+};
 
 /// One CUDA device. Only make_current() changes the calling thread's current device. Memory and
 /// events may outlive it. Threads: any.

@@ -29,7 +29,7 @@ class PerThread {
   T values_[kThreads];
 };
 
-/// See block.h.
+/// Emulates a warp: lane after lane.
 template <unsigned kWidth>
 class Group {
  public:
@@ -56,7 +56,8 @@ class Group {
   const unsigned index_;
 };
 
-/// See block.h. Shared memory begins with NaNs, as a device's has no value to rely on.
+/// Emulates a block: thread after thread. Shared memory begins with NaNs, as a device's is
+/// undefined.
 class Block {
  public:
   Block(std::size_t index, std::size_t shared_bytes)

@@ -18,7 +18,7 @@ struct LaunchTable {
   using Traits = AnyTraits;
   using Entry = AnyEntry;
   static constexpr std::size_t kCapacity = kMost;
-  Traits traits;  ///< What all entries share.
+  Traits traits;  ///< The same for all entries.
   unsigned count;
   Entry entries[kCapacity];
 };

@@ -17,7 +17,7 @@ namespace ronde::cuda {
 inline constexpr unsigned kDigits = 3;       ///< Of 11, 10 and 10 bits.
 inline constexpr unsigned kMostBins = 2048;  ///< Of a digit.
 inline constexpr unsigned kBatch = 8;        ///< Values that a thread loads at once.
-inline constexpr std::size_t kTallyTile = std::size_t{kBatch} * kThreads;  ///< Elements.
+inline constexpr std::size_t kCountTile = std::size_t{kBatch} * kThreads;  ///< Elements.
 inline constexpr std::size_t kChunk = std::size_t{8} * kBatch * kWarp;     ///< Elements of a warp.
 inline constexpr std::size_t kTopTile = kThreads / kWarp * kChunk;         ///< Elements of a block.
 inline constexpr unsigned kMagnitude = 0x7fffffffU;
@@ -36,7 +36,7 @@ struct Selection {
 };
 
 /// Counts of elements, of a chunk or of all chunks before it.
-struct Tally {
+struct Counts {
   std::uint32_t above;  ///< Magnitudes above the threshold.
   std::uint32_t equal;  ///< Magnitudes equal to it.
 };
@@ -51,7 +51,7 @@ struct TopWork {
   std::size_t count = 0;  ///< Below 2^32.
   std::size_t k = 0;
   Selection* selection = nullptr;    ///< Scratch.
-  Tally* chunks = nullptr;           ///< Scratch: tiles_of(count, kChunk) of them.
+  Counts* chunks = nullptr;          ///< Scratch: tiles_of(count, kChunk) of them.
   std::uint32_t* indices = nullptr;  ///< Output, ascending; room for k.
   float* chosen = nullptr;           ///< Output: the values; room for k.
   std::uint32_t* found = nullptr;    ///< Output: the number of selected elements.
@@ -124,9 +124,9 @@ RONDE_HOST_DEVICE inline float vector_at(const TopWork& work, unsigned digit, st
 /// elements that differ from the threshold in an earlier digit. The first digit reads values of
 /// type From and writes the vector to `left`.
 template <typename From>
-RONDE_HOST_DEVICE inline void tally_tile(const TopWork& work, unsigned digit, std::size_t tile,
+RONDE_HOST_DEVICE inline void count_tile(const TopWork& work, unsigned digit, std::size_t tile,
                                          unsigned thread, std::uint32_t* bins) {
-  const std::size_t begin = tile * kTallyTile + thread;
+  const std::size_t begin = tile * kCountTile + thread;
   float batch[kBatch];  // all loads start before the first value is used
   for (unsigned j = 0; j < kBatch; ++j) {
     const std::size_t i = begin + std::size_t{j} * kThreads;
@@ -146,11 +146,11 @@ RONDE_HOST_DEVICE inline void tally_tile(const TopWork& work, unsigned digit, st
 
 /// Counts a thread's elements of all tiles of a block.
 template <typename From>
-RONDE_HOST_DEVICE inline void tally_block(const TopWork& work, unsigned digit, std::size_t block,
+RONDE_HOST_DEVICE inline void count_block(const TopWork& work, unsigned digit, std::size_t block,
                                           unsigned thread, std::uint32_t* bins) {
-  const std::size_t begin = block * (kTopTile / kTallyTile);
-  for (std::size_t tile = begin; tile < begin + kTopTile / kTallyTile; ++tile) {
-    if (tile * kTallyTile < work.count) tally_tile<From>(work, digit, tile, thread, bins);
+  const std::size_t begin = block * (kTopTile / kCountTile);
+  for (std::size_t tile = begin; tile < begin + kTopTile / kCountTile; ++tile) {
+    if (tile * kCountTile < work.count) count_tile<From>(work, digit, tile, thread, bins);
   }
 }
 
@@ -168,7 +168,7 @@ RONDE_HOST_DEVICE inline void add_bins(const TopWork& work, unsigned digit, unsi
 }
 
 RONDE_HOST_DEVICE inline std::uint32_t joined(std::uint32_t a, std::uint32_t b) { return a + b; }
-RONDE_HOST_DEVICE inline Tally joined(const Tally& a, const Tally& b) {
+RONDE_HOST_DEVICE inline Counts joined(const Counts& a, const Counts& b) {
   return {a.above + b.above, a.equal + b.equal};
 }
 

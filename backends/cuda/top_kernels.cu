@@ -13,7 +13,7 @@ struct BeginKernel {
 };
 
 template <typename From>
-struct TallyKernel {
+struct CountKernel {
   template <typename Table>
   RONDE_DEVICE static void run(Block& block, const Table& table, unsigned digit) {
     RONDE_SHARED std::uint32_t bins[kMostBins];
@@ -23,7 +23,7 @@ struct TallyKernel {
       for (unsigned bin = thread; bin < kMostBins; bin += kThreads) bins[bin] = 0;
     });
     block.each(
-        [&](unsigned thread) { tally_block<From>(share.work, digit, share.index, thread, bins); });
+        [&](unsigned thread) { count_block<From>(share.work, digit, share.index, thread, bins); });
     block.each([&](unsigned thread) { add_bins(share.work, digit, thread, bins); });
   }
 };
@@ -50,16 +50,16 @@ struct PickKernel {
   }
 };
 
-struct TallyChunksKernel {
+struct CountChunksKernel {
   template <typename Table>
   RONDE_DEVICE static void run(Block& block, const Table& table) {
     const TopBlock share = top_block(table, block.index());
     block.template each_group<kWarp>([&](const Group<kWarp>& warp) {
       const std::size_t chunk = chunk_of(share.index, warp.index());
       if (chunk >= tiles_of(share.work.count, kChunk)) return;
-      const Tally all =
-          warp.reduce([&](unsigned lane) { return tally_chunk(share.work, chunk, lane); },
-                      [](const Tally& a, const Tally& b) { return joined(a, b); });
+      const Counts all =
+          warp.reduce([&](unsigned lane) { return count_chunk(share.work, chunk, lane); },
+                      [](const Counts& a, const Counts& b) { return joined(a, b); });
       warp.each([&](unsigned lane) {
         if (lane == 0) share.work.chunks[chunk] = all;
       });
@@ -70,10 +70,10 @@ struct TallyChunksKernel {
 struct PlaceChunksKernel {
   template <typename Table>
   RONDE_DEVICE static void run(Block& block, const Table& table) {
-    RONDE_SHARED Tally sums[2][kThreads];
+    RONDE_SHARED Counts sums[2][kThreads];
     const TopWork& work = table.entries[block.index()];
     block.each([&](unsigned thread) { sums[0][thread] = sum_of_chunks(work, thread); });
-    const Tally* const scanned = scan_block(block, sums);
+    const Counts* const scanned = scan_block(block, sums);
     block.each([&](unsigned thread) { place_chunks(work, thread, scanned); });
   }
 };
@@ -89,14 +89,14 @@ struct TakeChosenKernel {
   }
 
  private:
-  RONDE_DEVICE static Tally tally_of_bits(std::uint32_t above, std::uint32_t equal) {
+  RONDE_DEVICE static Counts counts_of_bits(std::uint32_t above, std::uint32_t equal) {
     return {count_bits(above), count_bits(equal)};
   }
 
   RONDE_DEVICE static void take_chunk(const Group<kWarp>& warp, const TopWork& work,
                                       std::size_t chunk) {
     const std::uint32_t threshold = work.selection->threshold;
-    Tally before = work.chunks[chunk];
+    Counts before = work.chunks[chunk];
     PerThread<float[kBatch]> rows;
     for (unsigned row = 0; row < kChunk / kWarp; row += kBatch) {
       warp.each([&](unsigned lane) { load_rows(work, chunk, row, lane, rows[lane]); });
@@ -108,9 +108,9 @@ struct TakeChosenKernel {
         warp.each([&](unsigned lane) {
           const std::uint32_t lower = (1U << lane) - 1;
           take_chosen(work, chunk_index(chunk, row + j, lane), rows[lane][j],
-                      joined(before, tally_of_bits(above & lower, equal & lower)));
+                      joined(before, counts_of_bits(above & lower, equal & lower)));
         });
-        before = joined(before, tally_of_bits(above, equal));
+        before = joined(before, counts_of_bits(above, equal));
       }
     }
   }
@@ -124,11 +124,11 @@ cudaError_t select(const Table& table, std::size_t blocks, cudaStream_t stream) 
   const Grid single{.blocks = table.count};
   cudaError_t code = launch<BeginKernel>(single, stream, table);
   for (unsigned digit = 0; digit < kDigits && code == cudaSuccess; ++digit) {
-    code = digit == 0 ? launch<TallyKernel<From>>(shared, stream, table, digit)
-                      : launch<TallyKernel<float>>(shared, stream, table, digit);
+    code = digit == 0 ? launch<CountKernel<From>>(shared, stream, table, digit)
+                      : launch<CountKernel<float>>(shared, stream, table, digit);
     if (code == cudaSuccess) code = launch<PickKernel>(single, stream, table, digit);
   }
-  if (code == cudaSuccess) code = launch<TallyChunksKernel>(shared, stream, table);
+  if (code == cudaSuccess) code = launch<CountChunksKernel>(shared, stream, table);
   if (code == cudaSuccess) code = launch<PlaceChunksKernel>(single, stream, table);
   if (code == cudaSuccess) code = launch<TakeChosenKernel>(shared, stream, table);
   return code;

@@ -23,19 +23,19 @@ RONDE_HOST_DEVICE inline void load_rows(const TopWork& work, std::size_t chunk, 
 }
 
 /// Counts a lane's elements of a chunk.
-RONDE_HOST_DEVICE inline Tally tally_chunk(const TopWork& work, std::size_t chunk, unsigned lane) {
+RONDE_HOST_DEVICE inline Counts count_chunk(const TopWork& work, std::size_t chunk, unsigned lane) {
   const std::uint32_t threshold = work.selection->threshold;
-  Tally tally{};
+  Counts counts{};
   float rows[kBatch];
   for (unsigned row = 0; row < kChunk / kWarp; row += kBatch) {
     load_rows(work, chunk, row, lane, rows);
     for (const float value : rows) {
       const std::uint32_t magnitude = magnitude_of(value);
-      tally.above += magnitude > threshold ? 1 : 0;
-      tally.equal += magnitude == threshold ? 1 : 0;
+      counts.above += magnitude > threshold ? 1 : 0;
+      counts.equal += magnitude == threshold ? 1 : 0;
     }
   }
-  return tally;
+  return counts;
 }
 
 /// The chunks [begin, end) that a thread scans: equally many for each thread.
@@ -50,9 +50,9 @@ struct ScanShare {
   std::size_t end;
 };
 
-RONDE_HOST_DEVICE inline Tally sum_of_chunks(const TopWork& work, unsigned thread) {
+RONDE_HOST_DEVICE inline Counts sum_of_chunks(const TopWork& work, unsigned thread) {
   const ScanShare share(work, thread);
-  Tally all{};
+  Counts all{};
   for (std::size_t chunk = share.begin; chunk < share.end; ++chunk) {
     all = joined(all, work.chunks[chunk]);
   }
@@ -61,18 +61,18 @@ RONDE_HOST_DEVICE inline Tally sum_of_chunks(const TopWork& work, unsigned threa
 
 /// The number of selected elements among those counted: all above the threshold, and of those equal
 /// to it as many as are wanted.
-RONDE_HOST_DEVICE inline std::uint32_t chosen_of(const Tally& tally, std::uint32_t wanted) {
-  return tally.above + (tally.equal < wanted ? tally.equal : wanted);
+RONDE_HOST_DEVICE inline std::uint32_t chosen_of(const Counts& counts, std::uint32_t wanted) {
+  return counts.above + (counts.equal < wanted ? counts.equal : wanted);
 }
 
-/// Replaces each chunk's tally by that of all chunks before it. `scanned`: the scan of
+/// Replaces each chunk's counts by those of all chunks before it. `scanned`: the scan of
 /// sum_of_chunks().
 RONDE_HOST_DEVICE inline void place_chunks(const TopWork& work, unsigned thread,
-                                           const Tally* scanned) {
+                                           const Counts* scanned) {
   const ScanShare share(work, thread);
-  Tally before = thread == 0 ? Tally{} : scanned[thread - 1];
+  Counts before = thread == 0 ? Counts{} : scanned[thread - 1];
   for (std::size_t chunk = share.begin; chunk < share.end; ++chunk) {
-    const Tally after = joined(before, work.chunks[chunk]);
+    const Counts after = joined(before, work.chunks[chunk]);
     work.chunks[chunk] = before;
     before = after;
   }
@@ -81,10 +81,10 @@ RONDE_HOST_DEVICE inline void place_chunks(const TopWork& work, unsigned thread,
   }
 }
 
-/// Writes element i with value `value` to the list, if it is selected. `before`: the tally of all
+/// Writes element i with value `value` to the list, if it is selected. `before`: the counts of all
 /// elements before it.
 RONDE_HOST_DEVICE inline void take_chosen(const TopWork& work, std::size_t i, float value,
-                                          const Tally& before) {
+                                          const Counts& before) {
   const Selection& selection = *work.selection;
   const std::uint32_t magnitude = magnitude_of(value);
   const bool is_tie = magnitude == selection.threshold && before.equal < selection.wanted;

@@ -38,7 +38,7 @@ class AbortableContext final : public gloo::transport::Context {
   std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(void* data,
                                                                       size_t bytes) override;
 
-  /// Of connecting and of every wait that gives none.
+  /// The limit of connecting, and of waits without a limit of their own.
   void set_timeout(std::chrono::milliseconds timeout);
 
   /// Makes every pending and later wait throw; Gloo touches no buffer's memory any more. Blocks for

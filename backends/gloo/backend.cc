@@ -10,7 +10,6 @@
 #include "backends/gloo/collectives.h"
 #include "backends/gloo/factory.h"
 #include "backends/gloo/mesh.h"
-#include "backends/gloo/sigpipe.h"
 #include "backends/gloo/transport.h"
 #include "core/base/mutex.h"
 #include "core/base/os/interfaces.h"
@@ -80,7 +79,7 @@ Status check_host(const std::string& hostname) {
 
 /// Opens Gloo's device: the interface that its sockets are bound to, and its I/O thread. It serves
 /// groups inside this host, or else `network_interface`, an interface's name or an address. Empty
-/// takes the first interface that is up and not loopback. Errors: kUnavailable with Gloo's words.
+/// takes the first interface that is up and not loopback. Errors: kUnavailable with Gloo's message.
 Result<std::shared_ptr<gloo::transport::Device>> open_device(bool one_host,
                                                              const std::string& network_interface) {
   const SigpipeBlock no_signal;  // the device's thread inherits it

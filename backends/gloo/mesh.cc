@@ -11,8 +11,6 @@
 #include <thread>
 #include <utility>
 
-#include "backends/gloo/sigpipe.h"
-
 namespace ronde::gloo_backend {
 namespace {
 

@@ -23,7 +23,9 @@ class OwnedComm {
   ~OwnedComm() {
     int finalized = 0;
     MPI_Finalized(&finalized);
-    if (finalized != 0 || abort_->aborted()) return;
+    const Status why = abort_->status();
+    if (!why.ok() && why.code() != Code::kAborted) Library::instance().note_failure();
+    if (finalized != 0 || !why.ok()) return;
     const Library::Turn turn;
     MPI_Comm_free(&handle_);
   }

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "backends/mpi/library.h"
-#include "backends/mpi/types.h"
 
 namespace ronde::mpi {
 namespace {

@@ -4,7 +4,6 @@
 
 #include "backends/mpi/collectives.h"
 #include "backends/mpi/library.h"
-#include "backends/mpi/types.h"
 
 namespace ronde::mpi {
 namespace {

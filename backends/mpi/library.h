@@ -1,10 +1,13 @@
 // The one MPI of this process: its start, its end, and turns to call it.
 #pragma once
 
+#include <mpi.h>
+
 #include <cstddef>
 #include <memory>
 #include <vector>
 
+#include "core/base/dtype.h"
 #include "core/base/mutex.h"
 #include "core/base/status.h"
 
@@ -16,7 +19,7 @@ class Library {
  public:
   static Library& instance();
 
-  /// Whether MPI could serve `ranks` ranks: ok, or why not. Never initialises it.
+  /// Ok if MPI can serve `ranks` ranks, else the reason why not. Never initialises MPI.
   Status viable(int ranks);
 
   /// Initialises MPI unless the program has. Errors: kUnavailable.
@@ -25,6 +28,10 @@ class Library {
   /// Keeps memory that MPI may still access until the process ends. MPI is not finalised then, as
   /// that would wait for messages that never come.
   void abandon(std::unique_ptr<std::byte[]> memory) RONDE_EXCLUDES(mutex_);
+
+  /// Says that a rank has failed. MPI is not finalised then: MPI_Finalize waits for all ranks, and
+  /// PMIx may lose the word of the failure.
+  void note_failure() RONDE_EXCLUDES(mutex_);
 
   /// Takes turns calling MPI where its thread level demands it, for a scope.
   class Turn {
@@ -47,10 +54,18 @@ class Library {
   Mutex mutex_;
   bool started_ RONDE_GUARDED_BY(mutex_) = false;
   int owner_pid_ RONDE_GUARDED_BY(mutex_) = 0;  // 0 where the program initialised MPI
+  bool failed_ RONDE_GUARDED_BY(mutex_) = false;
   std::vector<std::unique_ptr<std::byte[]>> abandoned_ RONDE_GUARDED_BY(mutex_);
 };
 
 /// The error that MPI's return code stands for; MPI_SUCCESS is ok.
 Status status_of(int code, const char* call);
+
+/// MPI's type, or MPI_DATATYPE_NULL for the 16-bit floating types, which it lacks.
+MPI_Datatype type_of(DType dtype) noexcept;
+
+/// MPI's operation, or MPI_OP_NULL if it is not defined. Also MPI_OP_NULL if its result may differ
+/// by more than rounding: minimum and maximum treat NaN otherwise.
+MPI_Op operation_of(ReduceOp op, DType dtype) noexcept;
 
 }  // namespace ronde::mpi

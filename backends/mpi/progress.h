@@ -36,7 +36,7 @@ class Staging {
 };
 
 /// Waits until all requests are done. On an error they are left alone: abandon their staging.
-/// Errors: the abort's status within milliseconds; kRankFailure with MPI's words.
+/// Errors: the abort's status within milliseconds; kRankFailure with MPI's message.
 Status wait_all(std::span<MPI_Request> requests, const AbortToken& abort);
 
 }  // namespace ronde::mpi

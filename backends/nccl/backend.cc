@@ -8,7 +8,6 @@
 #include "backends/nccl/communicator.h"
 #include "backends/nccl/factory.h"
 #include "backends/nccl/library.h"
-#include "backends/nccl/registered_memory.h"
 #include "core/base/mutex.h"
 
 namespace ronde {

@@ -12,7 +12,7 @@
 namespace ronde::nccl {
 namespace {
 
-/// NCCL's type for sums; none for int16. bool is summed by its maximum.
+/// NCCL's type for sums; none for int16 and uint16. bool is summed by its maximum.
 ncclDataType_t type_of(DType dtype) noexcept {
   switch (dtype) {
     case DType::kInt8:
@@ -21,6 +21,10 @@ ncclDataType_t type_of(DType dtype) noexcept {
       return ncclInt32;
     case DType::kInt64:
       return ncclInt64;
+    case DType::kUint32:
+      return ncclUint32;
+    case DType::kUint64:
+      return ncclUint64;
     case DType::kFloat16:
       return ncclFloat16;
     case DType::kBfloat16:
@@ -77,7 +81,8 @@ SupportTable supported() {
   return SupportTable::of([](Collective kind, DType dtype, ReduceOp op) {
     if (!Collectives::has(kind)) return false;
     if (!traits_of(kind).reduces) return true;
-    return dtype != DType::kInt16 && !is_float8(dtype) && op <= ReduceOp::kProduct;
+    const bool short_integer = dtype == DType::kInt16 || dtype == DType::kUint16;
+    return !short_integer && !is_float8(dtype) && op <= ReduceOp::kProduct;
   });
 }
 
@@ -153,8 +158,8 @@ Status Collectives::reduce(const Work& work, const Buffers& given) {
 
 Status Collectives::scale(DType dtype, double factor, const void* in, void* out, std::size_t bytes,
                           cudaStream_t stream) {
-  const DeviceCopy strip{in, out, bytes / size_of(dtype)};
-  return device_->transform({dtype, dtype, factor, {&strip, 1}}, stream);
+  const DeviceCopy copy{in, out, bytes / size_of(dtype)};
+  return device_->transform({dtype, dtype, factor, {&copy, 1}}, stream);
 }
 
 Result<ncclRedOp_t> Collectives::operation(const Reduction& reduction, double inside) {

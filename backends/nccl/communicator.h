@@ -2,6 +2,7 @@
 // group is declared broken, so no caller blocks for ever.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <thread>
 
@@ -76,6 +77,25 @@ class Communicator {
   bool aborted_ RONDE_GUARDED_BY(mutex_) = false;
   bool stop_ RONDE_GUARDED_BY(mutex_) = false;
   std::thread watcher_;  // last
+};
+
+/// Allocates memory registered with one communicator. Both must outlive the memory. Threads: one at
+/// a time. Source: NCCL's "User Buffer Registration".
+class RegisteredMemory {
+ public:
+  RegisteredMemory(Communicator& communicator, std::shared_ptr<DeviceOps> device)
+      : communicator_(communicator), device_(std::move(device)) {}
+
+  /// As ronde::Communicator::allocate; null where this NCCL cannot register memory, or has no room.
+  /// Memory whose registration fails is used all the same, which is slower, and logged once.
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream stream);
+
+ private:
+  void give_back(std::byte* memory, void* registration, DeviceStream stream);
+
+  Communicator& communicator_;
+  const std::shared_ptr<DeviceOps> device_;
+  bool told_ = false;
 };
 
 }  // namespace ronde::nccl

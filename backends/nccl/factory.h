@@ -17,7 +17,7 @@ struct Api;
 /// The backend "nccl", over the NCCL of this process or machine.
 std::unique_ptr<Backend> create_nccl_backend(const ModuleOptions& options);
 
-/// The same over other entry points: tests pass a fake NCCL.
+/// Uses other entry points than the library's: tests pass a fake NCCL.
 std::unique_ptr<Backend> create_nccl_backend(std::function<Result<nccl::Api>()> load);
 
 }  // namespace ronde

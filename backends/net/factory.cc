@@ -10,14 +10,13 @@
 #include <span>
 #include <utility>
 
-#include "backends/net/channel/job_channel.h"
-#include "backends/net/link/connection_manager.h"
-#include "backends/net/link/descriptors.h"
-#include "backends/net/rendezvous/cards.h"
-#include "backends/net/rendezvous/routes.h"
-#include "backends/net/rendezvous/tcp_rendezvous.h"
-#include "backends/net/rendezvous/unix_rendezvous.h"
-#include "backends/net/transport/tcp_backend.h"
+#include "backends/net/connection/socket.h"
+#include "backends/net/control/job_channel.h"
+#include "backends/net/data/tcp_backend.h"
+#include "backends/net/meet/tcp_rendezvous.h"
+#include "backends/net/meet/unix_rendezvous.h"
+#include "backends/net/mesh/connection_budget.h"
+#include "backends/net/mesh/connection_manager.h"
 #include "core/base/log.h"
 #include "core/base/os/interfaces.h"
 
@@ -38,8 +37,8 @@ std::string name_space(const char* kind) {
   return ::stat(path.c_str(), &info) == 0 ? fmt::format("{}:{}", kind, info.st_ino) : kind;
 }
 
-/// Equal for two processes if and only if they can share memory and abstract Unix sockets: boot id,
-/// namespaces and user.
+/// Equal for two processes if they can share memory and abstract Unix sockets: boot id, namespaces
+/// and user. Containers with other namespaces count as hosts of their own where ranks meet by TCP.
 std::string host_identity() {
   return fmt::format("{} {} {} {} {}", boot_id(), name_space("net"), name_space("ipc"),
                      name_space("pid"), ::geteuid());
@@ -63,6 +62,13 @@ Topology topology_of(int rank, const Roster& roster) {
     const auto [host, fresh] = hosts.try_emplace(who.host_identity, hosts.size());
     topology.peers.push_back({host->second, who.host_name, who.pid});
   }
+  return topology;
+}
+
+/// Ranks that have met by a Unix socket share a host, also in containers of their own.
+Topology topology_of_one_host(int rank, const Roster& roster) {
+  Topology topology{rank, {}};
+  for (const auto& [r, who] : roster) topology.peers.push_back({0, who.host_name, who.pid});
   return topology;
 }
 
@@ -90,17 +96,18 @@ std::unique_ptr<Backend> data_plane(const Config& config, const Party& party,
                                                      .timeout = config.start_timeout});
 }
 
-/// The number of cards that all hosts have: each is used with the one at its place in their lists.
-std::size_t cards_in_use(const Roster& roster) {
-  std::size_t further = kMostCards;
+/// The number of interfaces that all hosts have: each is used with the one at its place in their
+/// lists.
+std::size_t interfaces_in_use(const Roster& roster) {
+  std::size_t further = kMostInterfaces;
   for (const auto& [rank, who] : roster) further = std::min(further, who.further_addresses.size());
   return 1 + further;
 }
 
 /// Over each of them.
 Routes routes_of(const RemoteJob& job) {
-  Routes routes{.cards = job.local, .addresses = {}};
-  routes.cards.resize(cards_in_use(job.roster));
+  Routes routes{.interfaces = job.local, .addresses = {}};
+  routes.interfaces.resize(interfaces_in_use(job.roster));
   for (const auto& [rank, who] : job.roster) {
     auto& addresses = routes.addresses.emplace_back(std::vector{who.address});
     addresses.insert(addresses.end(), who.further_addresses.begin(), who.further_addresses.end());
@@ -109,21 +116,23 @@ Routes routes_of(const RemoteJob& job) {
 }
 
 /// Each has a connection with a peer.
-int cards_listed(const Config& config) {
+int interfaces_listed(const Config& config) {
   return static_cast<int>(listed_interfaces(config.network_interface).size());
 }
 
 /// One rank tells it for all.
-void warn_of_unused_cards(const Config& config, const Roster& roster) {
+void warn_of_unused_interfaces(const Config& config, const Roster& roster) {
   if (config.rank != 0) return;
-  const auto cards = [](const auto& entry) { return 1 + entry.second.further_addresses.size(); };
-  const auto [fewest, most] = std::ranges::minmax_element(roster, {}, cards);
-  if (cards(*fewest) == cards(*most)) return;
+  const auto interfaces = [](const auto& entry) {
+    return 1 + entry.second.further_addresses.size();
+  };
+  const auto [fewest, most] = std::ranges::minmax_element(roster, {}, interfaces);
+  if (interfaces(*fewest) == interfaces(*most)) return;
   log(LogLevel::kWarning,
       "{} lists {} network interface{} in RONDE_NETWORK_INTERFACE and {} lists {}: data uses the "
       "first {} of each",
-      fewest->second.host_name, cards(*fewest), cards(*fewest) == 1 ? "" : "s",
-      most->second.host_name, cards(*most), cards(*fewest));
+      fewest->second.host_name, interfaces(*fewest), interfaces(*fewest) == 1 ? "" : "s",
+      most->second.host_name, interfaces(*most), interfaces(*fewest));
 }
 
 /// Between hosts too.
@@ -149,30 +158,41 @@ LossLimits limits_of(const Config& config) {
 }
 
 /// All together.
-NetworkCards cards_of(std::span<const Endpoint> local) {
-  NetworkCards cards;
+NetworkInterfaces interfaces_of(std::span<const Endpoint> local) {
+  NetworkInterfaces interfaces;
   bool known = true;
   for (const Endpoint& address : local) {
     const auto found = interface_with(address);
     const int megabits = found ? interface_megabits(found->name) : 0;
     known = known && megabits > 0;
-    cards.megabits += megabits;
-    cards.names += (cards.names.empty() ? "" : ",") + (found ? found->name : address.host());
+    interfaces.megabits += megabits;
+    interfaces.names +=
+        (interfaces.names.empty() ? "" : ",") + (found ? found->name : address.host());
   }
-  if (!known) cards.megabits = 0;
-  return cards;
+  if (!known) interfaces.megabits = 0;
+  return interfaces;
 }
 
 Result<JobLink> connect_alone(const Config& config, const ConnectOptions& options) {
   JobLink link;
   RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostChannel> local, channel_for_one(1));
   const Party party = party_of(config, options, Purpose::kData);
-  link.channel =
-      std::make_unique<JobChannel>(JobChannelArgs{.topology = topology_of(0, {{0, party.self}}),
-                                                  .local = std::move(local),
-                                                  .abort = options.abort});
+  link.channel = std::make_unique<JobChannel>(
+      JobChannelArgs{.topology = topology_of_one_host(0, {{0, party.self}}),
+                     .local = std::move(local),
+                     .abort = options.abort});
   link.tcp = data_plane(config, party, Secret());
   return link;
+}
+
+/// Adds what hides rank 0's Unix socket.
+Status advised_of_host(const Status& status, const Config& config) {
+  if (status.code() != Code::kTimeout || config.rank == 0) return status;
+  return Status(status.code(),
+                fmt::format("{}; without RONDE_RENDEZVOUS ranks meet as one user in one network "
+                            "namespace",
+                            status.message()))
+      .about({0, {}, 0});
 }
 
 Result<JobLink> connect_on_one_host(const Config& config, const ConnectOptions& options) {
@@ -183,15 +203,17 @@ Result<JobLink> connect_on_one_host(const Config& config, const ConnectOptions& 
   args.timeout = config.start_timeout;
   args.cancel = &options.cancel;
   RONDE_ASSIGN_OR_RETURN(args.secret, read_secret(config));
-  RONDE_ASSIGN_OR_RETURN(LocalJob job, rendezvous_on_host(std::move(args)));
+  auto met = rendezvous_on_host(std::move(args));
+  if (!met.ok()) return advised_of_host(met.status(), config);
+  LocalJob& job = *met;
   Party party = party_of(config, options, Purpose::kData);
   RONDE_ASSIGN_OR_RETURN(party.keys, Keys::derive(job.secret));
   JobLink link;
-  link.channel =
-      std::make_unique<JobChannel>(JobChannelArgs{.topology = topology_of(config.rank, job.roster),
-                                                  .local = std::move(job.channel),
-                                                  .limits = limits_of(config),
-                                                  .abort = options.abort});
+  link.channel = std::make_unique<JobChannel>(
+      JobChannelArgs{.topology = topology_of_one_host(config.rank, job.roster),
+                     .local = std::move(job.channel),
+                     .limits = limits_of(config),
+                     .abort = options.abort});
   link.tcp = data_plane(config, party, job.secret);
   return link;
 }
@@ -228,7 +250,7 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
   Party party = party_of(config, options, Purpose::kRendezvous);
   party.encryption = parse_encryption(config.encryption);
   // Rank 0 may meet all ranks at once. Then the limit counts.
-  const int peers = (config.size - 1) * cards_listed(config);
+  const int peers = (config.size - 1) * interfaces_listed(config);
   (void)provide_descriptors(descriptors_needed(peers, 0)).ok();
   RONDE_RETURN_IF_ERROR(provide_descriptors(descriptors_needed(peers, config.max_connections)));
   RONDE_ASSIGN_OR_RETURN(RemoteJob job,
@@ -248,8 +270,8 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
       ConnectionManager::create(std::move(job.listeners), config.size, std::move(budget)));
   JobLink link;
   if (args.topology.host_count() > 1) {
-    warn_of_unused_cards(config, job.roster);
-    link.cards = cards_of(std::span(job.local).first(cards_in_use(job.roster)));
+    warn_of_unused_interfaces(config, job.roster);
+    link.interfaces = interfaces_of(std::span(job.local).first(interfaces_in_use(job.roster)));
     party.purpose = Purpose::kLink;
     args.remote = LinkArgs{.manager = manager,
                            .party = party,

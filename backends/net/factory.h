@@ -5,8 +5,7 @@
 #include <string>
 
 #include "core/base/abort.h"
-#include "core/base/cancel_source.h"
-#include "core/base/config.h"
+#include "core/base/settings/config.h"
 #include "core/base/status.h"
 #include "core/ports/backend.h"
 #include "core/ports/connection_counts.h"
@@ -14,8 +13,8 @@
 
 namespace ronde {
 
-/// The network cards that carry data between hosts.
-struct NetworkCards {
+/// The network interfaces that carry data between hosts.
+struct NetworkInterfaces {
   std::string names;  ///< "eth0" or "eth0,eth1"; empty in a job of one host.
   int megabits = 0;   ///< Per second, of all, as they report; 0: unknown.
 };
@@ -24,7 +23,7 @@ struct NetworkCards {
 struct JobLink {
   std::unique_ptr<ControlChannel> channel;
   std::unique_ptr<Backend> tcp;  ///< Ronde's own data plane between hosts; see Backend::name.
-  NetworkCards cards = {};
+  NetworkInterfaces interfaces = {};
 };
 
 /// Connects this rank with the job that `config` describes: rank, size, job_id, rendezvous,

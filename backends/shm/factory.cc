@@ -16,7 +16,6 @@
 #include "backends/shm/collectives/direct.h"
 #include "backends/shm/group.h"
 #include "backends/shm/memory/arena.h"
-#include "backends/shm/memory/costs.h"
 #include "backends/shm/memory/layout.h"
 #include "backends/shm/memory/memory.h"
 #include "backends/shm/memory/reach.h"

@@ -20,7 +20,7 @@ enum class SingleCopy : std::uint8_t {
 /// How groups move large data. Ranks that differ in `single_copy` agree on the least.
 struct ShmOptions {
   SingleCopy single_copy = SingleCopy::kAuto;
-  bool arenas = true;  ///< Whether allocate() gives memory that all ranks see.
+  bool arenas = true;  ///< True if allocate() gives memory that all ranks see.
 };
 
 /// The backend "shm". Its groups run every collective in shared memory and offer a Transport.

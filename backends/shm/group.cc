@@ -80,7 +80,7 @@ Status ShmGroup::run(const Work& work, DeviceStream /*stream*/, const AbortToken
                      work);
   if (!broken_.ok()) {
     permission_.revoke(reach_.pids, kLastWrites);
-    abandon();
+    abandon(broken_);
   }
   return broken_;
 }

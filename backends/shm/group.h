@@ -7,8 +7,8 @@
 #include "backends/shm/collectives/direct.h"
 #include "backends/shm/collectives/stream.h"
 #include "backends/shm/memory/memory.h"
-#include "backends/shm/sync/steps.h"
-#include "backends/shm/sync/write_permission.h"
+#include "backends/shm/memory/steps.h"
+#include "backends/shm/memory/write_permission.h"
 #include "backends/shm/transport/transport.h"
 #include "core/ports/backend.h"
 #include "core/ports/communicator.h"
@@ -24,7 +24,7 @@ class ShmGroup final : public Communicator {
            std::shared_ptr<Arena> arena, std::shared_ptr<const ReduceKernels> kernels);
 
   Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
-  void abandon() noexcept override { steps_.leave(); }
+  void abandon(const Status& why) noexcept override { steps_.leave(why); }
   [[nodiscard]] Transport* transport() noexcept override { return &transport_; }
   /// From the arena.
   std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream stream) override;

@@ -41,7 +41,7 @@ typedef enum ronde_code {
   RONDE_INTERNAL = 14
 } ronde_code;
 
-/* Element types. */
+/* Element types. Those from 12 on are known since version 7. */
 typedef enum ronde_dtype {
   RONDE_UINT8 = 0,
   RONDE_INT8 = 1,
@@ -54,7 +54,10 @@ typedef enum ronde_dtype {
   RONDE_FLOAT64 = 8,
   RONDE_BOOL = 9,
   RONDE_FLOAT8_E4M3FN = 10,
-  RONDE_FLOAT8_E5M2 = 11
+  RONDE_FLOAT8_E5M2 = 11,
+  RONDE_UINT16 = 12,
+  RONDE_UINT32 = 13,
+  RONDE_UINT64 = 14
 } ronde_dtype;
 
 /* How elements of different ranks are combined. */
@@ -90,11 +93,6 @@ typedef enum ronde_blocks {
   RONDE_BLOCKS_UNNAMED = 1,   /* Operations without a name. */
   RONDE_BLOCKS_EVERYTHING = 2 /* Any operation. */
 } ronde_blocks;
-/* Deprecated names of version 5. */
-typedef ronde_blocks ronde_holds;
-#define RONDE_HOLDS_NOTHING RONDE_BLOCKS_NOTHING
-#define RONDE_HOLDS_UNNAMED RONDE_BLOCKS_UNNAMED
-#define RONDE_HOLDS_EVERYTHING RONDE_BLOCKS_EVERYTHING
 
 /* This process's membership in a job. */
 typedef struct ronde_job ronde_job;
@@ -167,11 +165,8 @@ typedef struct ronde_submission {
                                 the caller has nothing better to do. What all ranks have agreed to
                                 by then, submit finishes. At most 1000; 0: not at all. */
   /* Since version 5. */
-  union {
-    int32_t blocks; /* A ronde_blocks, where it is certain: the deadlock detector then finds ranks
-                       that wait for each other after a second, before they stall. */
-    int32_t holds;  /* Deprecated. */
-  };
+  int32_t blocks; /* A ronde_blocks, where it is certain: the deadlock detector then finds ranks
+                     that wait for each other after a second, before they stall. */
   /* Since version 6. */
   const double* weight; /* allreduce by average of floating types: this rank's weight in the mean,
                            finite, not negative, not 0 on all ranks. Null: none, on all ranks. */
@@ -210,10 +205,7 @@ typedef struct ronde_api {
   int32_t (*submit)(ronde_job* job, const ronde_submission* submission, ronde_error* error);
   /* Since version 5. This process waits for nothing that it has submitted so far: none of it blocks
    * anything any more, see ronde_submission.blocks. Call it before anything else is submitted. */
-  union {
-    void (*clear_blocked)(void);
-    void (*let_go)(void); /* Deprecated. */
-  };
+  void (*clear_blocked)(void);
 } ronde_api;
 
 /* The table of the library that exports this; null where it does not have `version`. */

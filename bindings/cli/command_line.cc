@@ -1,5 +1,6 @@
 #include "bindings/cli/command_line.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -11,10 +12,13 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <utility>
 
-#include "core/base/similar_name.h"
+#include "core/base/os/file_descriptor.h"
+#include "core/base/os/folders.h"
+#include "core/base/settings/setting_names.h"
 
 namespace ronde {
 namespace {
@@ -39,6 +43,65 @@ void rename_long_short(std::string& word) {
   for (const auto& [from, to] : kLongShort) {
     if (word == from) word = to;
   }
+}
+
+constexpr const char* kBash = R"(_ronde() {
+  local IFS=$'\n'
+  COMPREPLY=($(ronde complete-words "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -o bashdefault -F _ronde ronde
+)";
+constexpr const char* kZsh = "autoload -U +X compinit bashcompinit && compinit && bashcompinit\n";
+constexpr const char* kFish =
+    "complete -c ronde -a '(ronde complete-words (commandline -opc)[2..] (commandline -ct))'\n";
+
+std::string script_of(const std::string& shell) {
+  if (shell == "fish") return kFish;
+  return shell == "zsh" ? std::string(kZsh) + kBash : kBash;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+const CLI::App* command_of(const CLI::App& app, const std::string& word) {
+  const auto commands = app.get_subcommands({});
+  const auto found = std::find_if(commands.begin(), commands.end(), [&](const CLI::App* command) {
+    return command->get_name() == word;
+  });
+  return found == commands.end() ? nullptr : *found;
+}
+
+namespace fs = std::filesystem;
+
+Status refused(std::string_view option, const std::string& path, std::string_view why) {
+  return {Code::kInvalidArgument, fmt::format("{} {}: {}", option, path, why)};
+}
+
+std::string last_error() { return std::generic_category().message(errno); }
+
+/// Opens a file that is there, as its writer will.
+Status check_existing(std::string_view option, const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  return file.valid() ? Status()
+                      : refused(option, path, "the file cannot be written: " + last_error());
+}
+
+/// Makes a file of another name in the folder, for a moment.
+Status check_folder(std::string_view option, const std::string& path, const fs::path& folder) {
+  std::string name = (folder / ".ronde-XXXXXX").string();
+  const FileDescriptor file(::mkostemp(name.data(), O_CLOEXEC));
+  if (!file.valid()) {
+    return refused(
+        option, path,
+        fmt::format("no file can be made in the folder {}: {}", folder.string(), last_error()));
+  }
+  ::unlink(name.c_str());
+  return {};
 }
 
 }  // namespace
@@ -112,12 +175,20 @@ CLI::Validator whole_number(int least, int most) {
   const auto check = [least, most](const std::string& text) {
     int value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool number = error == std::errc() && end == text.data() + text.size();
-    if (number && value >= least && value <= most) return std::string();
+    const bool number = error != std::errc::invalid_argument && end == text.data() + text.size();
+    const bool fits = number && error == std::errc() && value >= least && value <= most;
+    if (fits) return std::string();
     return fmt::format("\"{}\" {}; allowed are whole numbers from {} to {}", text,
                        number ? "is out of range" : "is no number", least, most);
   };
   return {check, "NUMBER"};
+}
+
+CLI::Validator not_empty() {
+  const auto check = [](const std::string& text) {
+    return text.empty() ? std::string("the value is empty; leave the option out instead") : "";
+  };
+  return {check, ""};
 }
 
 void exit_with(int status) { throw CLI::RuntimeError(status); }
@@ -158,6 +229,63 @@ void become_python(std::string_view command, std::vector<std::string> arguments,
   ::execv(words.front(), words.data());
   exit_usage(command, {Code::kUnavailable, fmt::format("cannot run {}: {}", python,
                                                        std::generic_category().message(errno))});
+}
+
+std::vector<std::string> completions(const CLI::App& app, const Arguments& words) {
+  if (words.empty()) return {};
+  const CLI::App* command = &app;
+  for (auto word = words.begin(); word + 1 != words.end() && *word != "--"; ++word) {
+    if (const CLI::App* inner = command_of(*command, *word)) command = inner;
+  }
+  const std::string& begun = words.back();
+  std::vector<std::string> names =
+      begun.rfind('-', 0) == 0 ? option_names(*command) : command_names(*command);
+  std::erase_if(names, [&](const std::string& name) { return name.rfind(begun, 0) != 0; });
+  return names;
+}
+
+void add_completion_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "completion",
+      "Print what completes this command in a shell: source <(ronde completion bash)");
+  auto shell = std::make_shared<std::string>();
+  command->add_option("SHELL", *shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  command->callback([shell] { fmt::print("{}", script_of(*shell)); });
+}
+
+Status check_output_file(std::string_view option, const std::string& path) {
+  if (path.empty()) return {};
+  std::error_code ignored;
+  const fs::file_status found = fs::status(path, ignored);
+  if (fs::is_directory(found)) {
+    return refused(option, path,
+                   fmt::format("this is a folder; name a file in it, such as {}",
+                               (fs::path(path) / "out").string()));
+  }
+  if (fs::is_regular_file(found)) return check_existing(option, path);
+  if (fs::exists(found)) return {};
+  const fs::path folder = fs::path(absolute_path(path)).parent_path();
+  if (!fs::is_directory(folder, ignored)) {
+    return refused(option, path,
+                   fmt::format("there is no folder {}; make it first", folder.string()));
+  }
+  return check_folder(option, path, folder);
+}
+
+Status make_output_folder(std::string_view option, const std::string& path) {
+  if (path.empty()) return {};
+  std::error_code error;
+  if (fs::exists(path, error) && !fs::is_directory(path, error)) {
+    return refused(option, path, "this is a file; a folder is needed");
+  }
+  fs::create_directories(path, error);
+  if (error) {
+    return refused(option, path,
+                   fmt::format("cannot make the folder {}: {}", path, error.message()));
+  }
+  return check_folder(option, path, path);
 }
 
 }  // namespace ronde

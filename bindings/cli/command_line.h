@@ -1,4 +1,5 @@
-// Shared by the commands: splitting of arguments, exits, progress, Python.
+// Shared by the commands: words of the command line, which are split, completed, expanded and
+// checked; exits, progress, Python.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +42,11 @@ std::vector<std::string> command_names(const CLI::App& app);
 /// Errors: kInvalidArgument naming the value and what is allowed.
 Result<Collective> parse_data_collective(std::string_view text);
 
-/// For options that take a number.
+/// Accepts a whole number between `least` and `most`.
 CLI::Validator whole_number(int least, int most);
+
+/// Refuses an empty text, such as that of a shell's variable without a value.
+CLI::Validator not_empty();
 
 /// The path of this program. Errors: kUnavailable where there is no /proc.
 Result<std::string> own_program();
@@ -64,5 +68,49 @@ std::function<void(std::uint64_t done, std::uint64_t total)> shown_progress();
 /// arguments. Without one, ends as exit_usage() does; `otherwise`: the advice to print then.
 [[noreturn]] void become_python(std::string_view command, std::vector<std::string> arguments,
                                 std::string_view otherwise);
+
+/// The commands, or the options, that may stand in the place of the last of `words`, which has been
+/// begun. `words` follow the name of this program. Empty where the shell's own completion of files
+/// is better, such as for the program of `ronde run`.
+std::vector<std::string> completions(const CLI::App& app, const Arguments& words);
+
+/// Adds the subcommand `completion`. It prints the script for a shell, which asks `ronde
+/// complete-words`.
+void add_completion_command(CLI::App& app);
+
+/// Makes sure that the file `path` can be written; neither makes nor changes it. An empty path is
+/// none. Devices and pipes are not opened.
+/// Errors: kInvalidArgument naming `option`, the path, why not and what to do.
+Status check_output_file(std::string_view option, const std::string& path);
+
+/// Makes the folder `path` unless it is there, and makes sure that files can be written in it. An
+/// empty path is none. Errors: as above.
+Status make_output_folder(std::string_view option, const std::string& path);
+
+/// Replaces --config-file FILE among the words of horovodrun by the flags that the file asks for.
+/// Flags that are given already win. `arguments`: without the command to run.
+/// Errors: kInvalidArgument naming the file and the line.
+Status expand_horovod_config(Arguments& arguments);
+
+/// The flags for a file's text. It is YAML of two levels, as Horovod documents: sections that hold
+/// "key: value". `given`: as above. `unknown`: keys without a meaning.
+/// Errors: kInvalidArgument naming the line.
+Result<Arguments> horovod_config_flags(std::string_view text, const Arguments& given,
+                                       Arguments& unknown);
+
+/// True if execvp() would find the program on this host.
+bool can_run(const std::string& program);
+
+/// The command as it is started. A Python script that cannot be run as it stands runs with the
+/// Python that started this program.
+Arguments runnable(Arguments command);
+
+/// As runnable(). A shell runs what a shell alone understands, and variables before the command are
+/// set, as with Horovod.
+Arguments runnable_as_horovod(const Arguments& command);
+
+/// Refuses a command that only a shell would understand.
+/// Errors: kInvalidArgument, with the command to type instead.
+Status check_needs_no_shell(const Arguments& command);
 
 }  // namespace ronde

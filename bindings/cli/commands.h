@@ -1,16 +1,21 @@
-// The commands of `ronde`. Each function adds one to the command line.
+// The commands of `ronde`, and how the request of `ronde run` becomes a job.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
 #include "bindings/cli/command_line.h"
+#include "bindings/cli/launch/launcher.h"
+#include "core/base/status.h"
 
 namespace CLI {
 class App;
 }
 
 namespace ronde {
+
+struct ElasticOptions;
 
 /// The options of elastic jobs, as given.
 struct ElasticRequest {
@@ -37,30 +42,15 @@ struct RunRequest {
   std::string hostfile;
   std::string timeline;
   std::string backend;
-  std::string mpi_args;  ///< For mpirun, as in a shell.
-  std::string algorithm;
-  std::string compression;
-  std::string metrics_port;
-  std::string metrics_address;
+  std::string mpi_args;                         ///< For mpirun, as in a shell.
+  std::map<std::string, std::string> settings;  ///< By variable: see add_setting_options().
   std::vector<std::string> environment;
-  int ssh_port = 0;
-  std::string ssh_identity_file;
-  std::vector<std::string> ssh_options;
-  std::string remote_program;
-  std::string remote_shell;
-  int agent_fan_out = 32;
-  std::string network_interface;
-  std::string encryption;
-  std::string max_connections;
-  std::string output_dir;
   double start_timeout_seconds = 0;  ///< 0: not given.
   int restarts = 0;                  ///< Of a job that is not elastic.
   ElasticRequest elastic;
-  bool horovod = false;  ///< `import horovod` imports ronde.
-  bool verbose = false;
-  bool times = false;       ///< Each line of output begins with the time.
-  int stdin_rank = -1;      ///< This rank gets the launcher's standard input; -1: none does.
+  bool horovod = false;     ///< `import horovod` imports ronde.
   std::string call_folder;  ///< Of ronde.run(): see CallFolder; empty: none.
+  LaunchOptions launch;     ///< Options that are the launcher's own; run_job() fills in the rest.
   Arguments command;        ///< Not an option: see take_command().
 };
 
@@ -98,5 +88,31 @@ void add_build_command(CLI::App& app);
 /// Adds the subcommand. `arguments` are those of this program without its name: its ranks are
 /// started with them. The callback ends by throwing CLI::RuntimeError with the exit status.
 CLI::App* add_bench_command(CLI::App& app, const Arguments& arguments);
+
+/// Adds the options of elastic jobs, also in horovodrun's spellings.
+void add_elastic_options(CLI::App& app, ElasticRequest& request);
+
+/// Refuses options that do not go together, naming what is allowed. For every job.
+Status check_elastic_options(const RunRequest& request);
+
+/// The slots of one host that the options ask for; 0 where they ask for none.
+int asked_slots(const RunRequest& request);
+
+/// The elastic job that was asked for. `launch`: its other options.
+/// Errors: kInvalidArgument naming the option and what is allowed.
+Result<ElasticOptions> elastic_options(const RunRequest& request, const LaunchOptions& launch);
+
+/// Adds the options that do nothing but set a variable of the ranks.
+void add_setting_options(CLI::App& command, RunRequest& request);
+
+/// The variables of the options that are given, for all ranks. They are checked here, before any
+/// rank starts, and so are the variables that ranks inherit and `ronde run` reads.
+/// Errors: kInvalidArgument naming the option, or the variable, its value and what is allowed.
+Result<EnvironmentList> given_settings(const RunRequest& request);
+
+/// Makes the job one mpirun on this host if its backend is MPI. Blocks until mpirun has printed its
+/// version. Errors: kInvalidArgument for arguments of mpirun in another job, and those of
+/// mpirun_command().
+Status start_through_mpirun(const RunRequest& request, LaunchOptions& options);
 
 }  // namespace ronde

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bindings/cli/launch/elastic/status_socket.h"
 #include "bindings/runtime/diagnosis/rank_query.h"
-#include "core/base/config.h"
+#include "core/base/clock.h"
+#include "core/base/settings/config.h"
 #include "core/base/status.h"
 #include "timeline/dump.h"
 
@@ -57,7 +61,7 @@ std::string function_name(std::string_view frame);
 /// The text of one job's answers.
 std::string describe_job(const std::vector<RankAnswer>& answers);
 
-/// The same as JSON. `launcher`: what an elastic job's launcher says; may be empty.
+/// One job's answers as JSON. `launcher`: the answer of an elastic job's launcher; may be empty.
 std::string job_json(const std::vector<RankAnswer>& answers, const std::string& launcher);
 
 /// Prints the state of the job's ranks; of an elastic job first its launcher's view, then the ranks
@@ -70,9 +74,29 @@ Status examine_job(const std::string& job, const std::string& folder, bool json 
 /// Errors: kUnavailable naming the first rank that is silent or whose job is broken.
 Status check_answers(const std::vector<RankAnswer>& answers);
 
-/// For probes: asks this host's ranks of `job`, or of all jobs if it is empty. Prints nothing, and
-/// reads no stacks.
-/// `must_run`: no rank is an error, too. Errors: those of check_answers().
+/// Asks this host's ranks of `job`, or of all jobs if it is empty, for a probe. Prints nothing, and
+/// reads no stacks. `must_run`: no rank is an error, too. Errors: those of check_answers().
 Status probe_job(const std::string& job, bool must_run);
+
+/// The answer of an elastic job's launcher.
+struct LauncherAnswer {
+  std::string job;             ///< The job id of the newest epoch; empty if none has begun.
+  std::string text;            ///< The state of the job, for people; ends with a line end.
+  std::map<int, int> workers;  ///< By pid.
+};
+
+/// The launchers of elastic jobs in this host's network namespace, of all users, by job.
+std::vector<LauncherAddress> find_launchers();
+
+/// Asks the launcher. Nothing if it belongs to another user, or does not answer by `deadline`.
+std::optional<LauncherAnswer> ask_launcher(const LauncherAddress& launcher, TimePoint deadline);
+
+/// Reads a launcher's status. Nothing if it is malformed.
+std::optional<LauncherAnswer> read_status(const std::string& status);
+
+/// The part of a job's id that all epochs of an elastic job share; other ids as they are.
+std::string job_of_epoch(const std::string& job_id);
+/// The epoch's number in such an id; 0 in others.
+int epoch_of(const std::string& job_id);
 
 }  // namespace ronde

@@ -10,12 +10,12 @@
 #include "bindings/cli/commands.h"
 #include "bindings/cli/doctor.h"
 #include "bindings/cli/launch/this_host.h"
-#include "bindings/runtime/named_choices.h"
-#include "bindings/runtime/tuning.h"
-#include "core/base/config.h"
-#include "core/base/horovod_names.h"
+#include "bindings/runtime/groups/tuning.h"
+#include "bindings/runtime/job_settings.h"
 #include "core/base/os/interfaces.h"
-#include "core/base/program_settings.h"
+#include "core/base/settings/config.h"
+#include "core/base/settings/horovod_names.h"
+#include "core/base/settings/setting_names.h"
 #include "ops/compression/describe.h"
 #include "ops/hierarchical/communicator.h"
 #include "ops/kernels/factory.h"
@@ -194,7 +194,7 @@ std::string compose_inside(const SelectionQuestion& asked, const Config& config,
        .codec = config.compression});
 }
 
-/// The same between hosts that hold one rank each, or several.
+/// The composition between hosts that hold one rank each, or several.
 std::string compose_between(const SelectionQuestion& asked, const Config& config,
                             std::string_view algorithm, bool several) {
   const bool automatic = config.backend == "auto" || config.backend == "nccl";

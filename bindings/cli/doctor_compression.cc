@@ -7,7 +7,7 @@
 #include "bindings/cli/doctor.h"
 #include "bindings/runtime/groups/group_factory.h"
 #include "bindings/runtime/runtime.h"
-#include "ops/compression/auto/codec_speed.h"
+#include "ops/compression/auto/cost_model.h"
 #include "ops/execution/auto_compression.h"
 
 namespace ronde {
@@ -34,7 +34,7 @@ void print_speeds() {
   fmt::print("One core, 16 MiB of fp32, memcpy each time beside it\n");
   fmt::print("  {:<9} {:>12} {:>10} {:>12} {:>10}\n", "codec", "encode GB/s", "of memcpy",
              "decode GB/s", "of memcpy");
-  for (const CodecRow* row : codec_rows()) {
+  for (const CodecRow* row : kCodecRows) {
     if (row->payload == Payload::kNone || row->draws) continue;  // nothing to compute
     const CodecKind kind = row->defaults.kind;
     const double copy = measure_memcpy(kBeyondCaches, kRepeats);

@@ -1,5 +1,3 @@
-#include "bindings/cli/doctor_elastic.h"
-
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -7,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "bindings/cli/doctor.h"
 #include "bindings/runtime/diagnosis/rank_query.h"
 #include "core/base/os/endpoint.h"
 #include "core/base/os/file_descriptor.h"

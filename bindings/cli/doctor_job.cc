@@ -9,11 +9,10 @@
 #include <system_error>
 #include <utility>
 
+#include "bindings/cli/command_line.h"
 #include "bindings/cli/doctor.h"
-#include "bindings/cli/doctor_elastic.h"
-#include "bindings/cli/output_path.h"
-#include "bindings/runtime/diagnosis/kernel_view.h"
 #include "bindings/runtime/diagnosis/service.h"
+#include "bindings/runtime/diagnosis/stacks.h"
 #include "core/base/thread_name.h"
 #include "timeline/dump.h"
 
@@ -153,7 +152,7 @@ namespace {
 
 using diagnosis::DiagnosticsAddress;
 
-constexpr std::chrono::seconds kPatience{3};
+constexpr std::chrono::seconds kTimeout{3};
 
 std::string job_name(const DiagnosticsAddress& rank) {
   return rank.job.empty() ? fmt::format("pid {}", rank.pid) : job_of_epoch(rank.job);
@@ -231,7 +230,7 @@ struct JobOutput {
 /// The ranks' answers, named by the workers that the launcher knows.
 Status examine_ranks(const std::vector<DiagnosticsAddress>& ranks,
                      const std::map<int, int>& workers, const JobOutput& output) {
-  auto answers = ask_ranks(ranks, diagnosis::kDiagnosticsRequest, now() + kPatience);
+  auto answers = ask_ranks(ranks, diagnosis::kDiagnosticsRequest, now() + kTimeout);
   if (answers.empty()) return {Code::kUnavailable, "the job belongs to another user"};
   for (RankAnswer& answer : answers) {
     const auto worker = workers.find(answer.who.pid);
@@ -243,7 +242,7 @@ Status examine_ranks(const std::vector<DiagnosticsAddress>& ranks,
 
 /// The launcher's answer first: it knows which epoch is the newest, and who has died.
 Status examine_elastic_job(RunningJob job, JobOutput output) {
-  const auto answer = ask_launcher(*job.launcher, now() + kPatience);
+  const auto answer = ask_launcher(*job.launcher, now() + kTimeout);
   if (!answer) {
     return {Code::kUnavailable,
             fmt::format("the launcher (pid {}) does not answer, or belongs to another user",
@@ -297,7 +296,7 @@ Status probe_job(const std::string& job, bool must_run) {
   for (const auto& [name, found] : find_jobs(job)) {
     ranks.insert(ranks.end(), found.ranks.begin(), found.ranks.end());
   }
-  const auto answers = ask_ranks(ranks, diagnosis::kProbeRequest, now() + kPatience);
+  const auto answers = ask_ranks(ranks, diagnosis::kProbeRequest, now() + kTimeout);
   if (answers.empty() && must_run) {
     return {Code::kUnavailable, "no rank of this user is in a job on this host"};
   }

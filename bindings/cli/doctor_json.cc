@@ -4,7 +4,7 @@
 
 #include "bindings/cli/doctor.h"
 #include "core/base/os/interfaces.h"
-#include "core/base/program_settings.h"
+#include "core/base/settings/setting_names.h"
 #include "ops/kernels/factory.h"
 
 namespace ronde {

@@ -1,5 +1,3 @@
-#include "bindings/cli/elastic_options.h"
-
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -8,8 +6,10 @@
 #include <optional>
 #include <string_view>
 
-#include "bindings/cli/shell_command.h"
-#include "core/base/config.h"
+#include "bindings/cli/command_line.h"
+#include "bindings/cli/commands.h"
+#include "bindings/cli/launch/elastic/elastic_launcher.h"
+#include "core/base/settings/config.h"
 
 namespace ronde {
 namespace {
@@ -77,7 +77,7 @@ Status check_script(const RunRequest& request) {
 /// The slots of hosts that are listed without a number.
 int default_slots(const ElasticRequest& request) { return std::max(1, request.slots_per_host); }
 
-/// The file is read again and again: here it must make sense once.
+/// Checks the file once at the start; the job reads it again and again.
 Status check_hostfile(const RunRequest& request) {
   if (request.hostfile.empty()) return {};
   return read_hostfile(request.hostfile, default_slots(request.elastic)).status();

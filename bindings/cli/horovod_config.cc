@@ -1,17 +1,16 @@
-#include "bindings/cli/horovod_config.h"
-
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <sstream>
 #include <utility>
 #include <vector>
 
-#include "core/base/horovod_names.h"
+#include "bindings/cli/command_line.h"
+#include "core/base/os/folders.h"
+#include "core/base/settings/horovod_names.h"
 
 namespace ronde {
 namespace {
@@ -111,14 +110,11 @@ bool append_flags(Arguments& flags, const std::string& key, const std::string& v
 }
 
 Result<std::string> text_of(const std::string& path) {
-  const std::ifstream file(path);
-  if (!file) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("--config-file {}: allowed is a YAML file that can be read", path));
-  }
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  auto text = read_file(path);
+  if (text.ok()) return text;
+  return Status(Code::kInvalidArgument,
+                fmt::format("--config-file {}: {}; allowed is a YAML file that can be read", path,
+                            text.status().message()));
 }
 
 /// Takes the flag with its value out of the words. Nothing if it is not there.

@@ -9,9 +9,8 @@
 #include "backends/builtin.h"
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
-#include "bindings/cli/elastic_options.h"
 #include "bindings/cli/launch/this_host.h"
-#include "core/base/horovod_names.h"
+#include "core/base/settings/horovod_names.h"
 
 namespace ronde {
 namespace {
@@ -59,17 +58,17 @@ void add_job_options(CLI::App& app, const std::shared_ptr<RunRequest>& shared) {
       ->check(whole_number(1, 65536));
   app.add_option("-H,--hosts", request.hosts, "Hosts, as HOST:SLOTS,...");
   app.add_option("--hostfile,--host-file", request.hostfile, "File with one host on each line");
-  app.add_option("-p,--ssh-port", request.ssh_port, "Port of sshd on the hosts");
-  app.add_option("-i,--ssh-identity-file", request.ssh_identity_file, "Private key for ssh");
+  app.add_option("-p,--ssh-port", request.launch.ssh.port, "Port of sshd on the hosts");
+  app.add_option("-i,--ssh-identity-file", request.launch.ssh.identity_file, "Private key for ssh");
   app.add_option("--start-timeout", request.start_timeout_seconds,
                  "Seconds in which all ranks must start");
-  app.add_option("--output-filename", request.output_dir, "Folder for each rank's output");
+  app.add_option("--output-filename", request.launch.output_dir, "Folder for each rank's output");
   app.add_option("--timeline-filename", request.timeline, "File for a trace of all ranks");
-  app.add_flag("--prefix-output-with-timestamp", request.times,
+  app.add_flag("--prefix-output-with-timestamp", request.launch.times,
                "Begin each line of output with the time (also -prefix-timestamp)");
   app.add_flag("--horovod", request.horovod,
                "Ronde's own flag: `import horovod` imports ronde even where Horovod is installed");
-  app.add_flag("--verbose", request.verbose, "Print what is started, and whole tracebacks");
+  app.add_flag("--verbose", request.launch.verbose, "Print what is started, and whole tracebacks");
   app.add_option("--config-file", "YAML file with values of flags");
   app.add_flag_callback(
       "--check-build",
@@ -81,7 +80,7 @@ void add_job_options(CLI::App& app, const std::shared_ptr<RunRequest>& shared) {
   app.add_option_function<std::vector<std::string>>(
          "--network-interfaces,--network-interface,--nics",
          [shared](const std::vector<std::string>& names) {
-           shared->network_interface = chosen_interface(names);
+           shared->launch.network_interface = chosen_interface(names);
          },
          "Interface between hosts")
       ->expected(1)

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "bindings/cli/launch/elastic/job_story.h"
+#include "bindings/cli/launch/elastic/job_history.h"
 #include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/ssh.h"
 #include "timeline/merging/merge.h"
@@ -22,12 +22,13 @@ void fetch_traces(const std::string& timeline, const LaunchOptions& options);
 /// that fails, after a line that says why.
 bool merge_job_traces(const std::string& timeline, int ranks);
 
-/// The same for the workers of an elastic job, in all its epochs.
+/// Removes traces of an elastic job's workers, of all its epochs, from before.
 void forget_elastic_traces(const std::string& timeline);
 /// Copies traces of these parts that are not here from their hosts. Blocks.
 void fetch_elastic_traces(const std::string& timeline, const std::vector<EpochPart>& parts,
                           const SshOptions& ssh);
-/// Merges the traces of the workers and of the launcher into `timeline`; false as above.
+/// Merges the traces of the workers and of the launcher into `timeline`. False where that fails,
+/// after a line that says why.
 bool merge_elastic_traces(const std::string& timeline);
 
 }  // namespace ronde

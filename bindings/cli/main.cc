@@ -9,8 +9,6 @@
 
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
-#include "bindings/cli/completion.h"
-#include "bindings/cli/horovod_config.h"
 #include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/mpirun.h"
 
@@ -23,7 +21,7 @@ int report(const CLI::App& app, const CLI::ParseError& error) {
   return ronde::kUsageStatus;
 }
 
-/// If a word that should be a command of `app` is none, ends with a list of the commands.
+/// Ends with a list of the commands if `word` is no command of `app`.
 void check_command(const CLI::App& app, const std::string& name, std::string_view word) {
   const std::vector<std::string> names = ronde::command_names(app);
   if (std::ranges::find(names, word) != names.end()) return;

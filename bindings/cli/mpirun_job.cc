@@ -1,5 +1,3 @@
-#include "bindings/cli/mpirun_job.h"
-
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -8,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/cli/commands.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/this_host.h"

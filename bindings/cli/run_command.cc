@@ -8,20 +8,16 @@
 #include "backends/builtin.h"
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
-#include "bindings/cli/elastic_options.h"
 #include "bindings/cli/job_traces.h"
+#include "bindings/cli/launch/elastic/elastic_launcher.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/ssh.h"
 #include "bindings/cli/launch/this_host.h"
-#include "bindings/cli/mpirun_job.h"
-#include "bindings/cli/output_path.h"
-#include "bindings/cli/run_settings.h"
-#include "bindings/cli/shell_command.h"
-#include "core/base/config.h"
 #include "core/base/os/folders.h"
 #include "core/base/os/interfaces.h"
-#include "core/base/slurm.h"
+#include "core/base/settings/config.h"
+#include "core/base/settings/launchers.h"
 #include "timeline/recording/trace_file.h"
 
 namespace ronde {
@@ -52,7 +48,7 @@ Result<std::vector<HostRanks>> placed_hosts(const RunRequest& request) {
   RONDE_ASSIGN_OR_RETURN(std::vector<HostRanks> placed, place_ranks(*hosts, request.np));
   int own = 0;
   for (HostRanks& host : placed) {
-    if (!request.remote_shell.empty() || !is_this_host(host.name)) continue;
+    if (!request.launch.ssh.shell.empty() || !is_this_host(host.name)) continue;
     if (++own > 1) {
       return Status(Code::kInvalidArgument,
                     fmt::format("host \"{}\" is this host, which is named before", host.name));
@@ -72,10 +68,11 @@ bool lists_hosts(const RunRequest& request) {
 Status check_interface(const RunRequest& request, const LaunchOptions& options) {
   const bool listed = lists_hosts(request);
   const bool here = options.hosts.empty() ? !listed : options.hosts.front().name.empty();
-  if (request.network_interface.empty() || !here) return {};
-  for (const std::string& one : listed_interfaces(request.network_interface)) {
+  const std::string& interfaces = options.network_interface;
+  if (interfaces.empty() || !here) return {};
+  for (const std::string& one : listed_interfaces(interfaces)) {
     const Status known = chosen_address(one).status();
-    if (!known.ok()) return known.with_context("--network-interface " + request.network_interface);
+    if (!known.ok()) return known.with_context("--network-interface " + interfaces);
   }
   return {};
 }
@@ -94,14 +91,15 @@ Status prepare_timeline(const std::string& timeline) {
 }
 
 Status check_stdin(const RunRequest& request, const LaunchOptions& options) {
-  if (request.stdin_rank < 0) return {};
+  const int rank = options.agents.stdin_rank;
+  if (rank < 0) return {};
   if (request.elastic.wanted() || options.through_mpirun) {
     return {Code::kInvalidArgument,
             "--stdin is for jobs that are neither elastic nor started by mpirun"};
   }
-  if (request.stdin_rank < options.size) return {};
-  return {Code::kInvalidArgument, fmt::format("--stdin {}: allowed are ranks 0 to {}",
-                                              request.stdin_rank, options.size - 1)};
+  if (rank < options.size) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("--stdin {}: allowed are ranks 0 to {}", rank, options.size - 1)};
 }
 
 /// Seconds by the option, or else by Horovod's variable; 0 without either.
@@ -168,7 +166,7 @@ Result<LaunchOptions> launch_options(const RunRequest& request) {
                   "python train.py");
   }
   RONDE_RETURN_IF_ERROR(check_elastic_options(request));
-  LaunchOptions options;
+  LaunchOptions options = request.launch;
   RONDE_ASSIGN_OR_RETURN(options.directory, current_folder());
   if (!request.elastic.wanted()) {
     RONDE_ASSIGN_OR_RETURN(options.hosts, placed_hosts(request));
@@ -178,63 +176,45 @@ Result<LaunchOptions> launch_options(const RunRequest& request) {
   options.command =
       request.elastic.as_horovod ? runnable_as_horovod(request.command) : runnable(request.command);
   RONDE_RETURN_IF_ERROR(check_needs_no_shell(options.command));
-  options.network_interface = request.network_interface;
   RONDE_ASSIGN_OR_RETURN(options.program, own_program());
-  options.ssh = {request.ssh_port, request.ssh_identity_file, request.ssh_options,
-                 request.remote_program.empty() ? options.program : request.remote_program,
-                 request.remote_shell};
-  options.agent_fan_out = request.agent_fan_out;
-  options.output_dir = request.output_dir;
+  if (options.ssh.remote_program.empty()) options.ssh.remote_program = options.program;
   options.call_folder = CallFolder(request.call_folder);
   RONDE_ASSIGN_OR_RETURN(options.call_frames, options.call_folder.frames());
   RONDE_ASSIGN_OR_RETURN(const double seconds, start_timeout_seconds(request));
   if (seconds > 0) {
     options.start_timeout = std::chrono::milliseconds(static_cast<long>(seconds * 1000));
   }
-  options.verbose = request.verbose;
-  options.times = request.times;
-  options.stdin_rank = request.stdin_rank;
   RONDE_RETURN_IF_ERROR(check_interface(request, options));
   RONDE_RETURN_IF_ERROR(start_through_mpirun(request, options));
   RONDE_RETURN_IF_ERROR(check_stdin(request, options));
-  RONDE_RETURN_IF_ERROR(make_output_folder("--output-dir", request.output_dir));
+  RONDE_RETURN_IF_ERROR(make_output_folder("--output-dir", options.output_dir));
   RONDE_RETURN_IF_ERROR(prepare_timeline(request.timeline));
   return options;
 }
 
 void add_remote_options(CLI::App& command, RunRequest& request) {
-  command.add_option("-p,--ssh-port", request.ssh_port, "Port of sshd on the hosts")
+  LaunchOptions& launch = request.launch;
+  command.add_option("-p,--ssh-port", launch.ssh.port, "Port of sshd on the hosts")
       ->check(CLI::Range(1, 65535));
-  command.add_option("--ssh-identity-file", request.ssh_identity_file, "Private key for ssh")
+  command.add_option("--ssh-identity-file", launch.ssh.identity_file, "Private key for ssh")
       ->check(CLI::ExistingFile);
   command
-      .add_option("--ssh-option", request.ssh_options,
-                  "Option for ssh -o, as Key=Value; may repeat")
+      .add_option("--ssh-option", launch.ssh.options, "Option for ssh -o, as Key=Value; may repeat")
       ->expected(1)
       ->take_all();
-  command.add_option("--remote-ronde", request.remote_program,
+  command.add_option("--remote-ronde", launch.ssh.remote_program,
                      "Path of ronde on the other hosts; default: the path here");
-  command.add_option("--remote-shell", request.remote_shell,
+  command.add_option("--remote-shell", launch.ssh.shell,
                      "Program that runs a command on a host, as PROGRAM HOST COMMAND, for all "
                      "hosts that are named; default: ssh, for the other hosts");
   command
-      .add_option("--agent-fan-out", request.agent_fan_out,
+      .add_option("--agent-fan-out", launch.agent_fan_out,
                   "Hosts that one host starts at most: where there are more, they start further "
                   "ones; default 32")
       ->check(CLI::Range(1, 100000));
-  command.add_option("--network-interface", request.network_interface,
+  command.add_option("--network-interface", launch.network_interface,
                      "Interface, by name or address, for connections between hosts; data is spread "
                      "over several, such as eth0,eth1");
-  command
-      .add_option("--encryption", request.encryption,
-                  "Encrypt connections between hosts: off, on, or required, which also refuses "
-                  "backends that cannot")
-      ->type_name("MODE");
-  command
-      .add_option("--max-connections", request.max_connections,
-                  "Data connections of a rank with ranks of other hosts; beyond that, idle ones "
-                  "are closed until they are used again; default 0: no limit")
-      ->type_name("NUMBER");
   command
       .add_option("--start-timeout", request.start_timeout_seconds,
                   "Seconds in which all hosts and ranks must start; default 60")
@@ -292,6 +272,21 @@ Result<RunRequest> with_allocated_hosts(RunRequest request) {
   return request;
 }
 
+/// How many ranks, on which hosts.
+void add_host_options(CLI::App& command, RunRequest& request) {
+  command
+      .add_option("--np,-n,--num-proc", request.np,
+                  "Number of ranks (also -np); default: all slots, or 1")
+      ->check(whole_number(1, 65536));
+  CLI::Option* hosts = command.add_option(
+      "-H,--hosts", request.hosts,
+      "Hosts, as HOST[:SLOTS],...; default: this host, or the nodes of Slurm's allocation");
+  hosts->check(not_empty());
+  command.add_option("--hostfile", request.hostfile, "File with one host on each line")
+      ->check(not_empty())
+      ->excludes(hosts);
+}
+
 }  // namespace
 
 void run_job(const RunRequest& given) {
@@ -317,39 +312,27 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
       "run",
       "Start N ranks of a program, here or on other hosts: ronde run [OPTIONS] [--] COMMAND...");
   command->footer(kExamples);
+  add_host_options(*command, *request);
   command
-      ->add_option("--np,-n,--num-proc", request->np,
-                   "Number of ranks (also -np); default: all slots, or 1")
-      ->check(whole_number(1, 65536));
-  CLI::Option* hosts = command->add_option(
-      "-H,--hosts", request->hosts,
-      "Hosts, as HOST[:SLOTS],...; default: this host, or the nodes of Slurm's allocation");
-  command->add_option("--hostfile", request->hostfile, "File with one host on each line")
-      ->excludes(hosts);
-  command->add_option("--timeline", request->timeline,
-                      "Write a trace of all ranks to this file when the job ends");
+      ->add_option("--timeline", request->timeline,
+                   "Write a trace of all ranks to this file when the job ends")
+      ->check(not_empty());
   command->add_option("--backend", request->backend, "Data plane: " + backend_names());
   command->add_option("--mpi-args", request->mpi_args,
                       "With --backend mpi: more arguments of mpirun, in one word");
-  command->add_option("--algorithm", request->algorithm,
-                      "Algorithm of all collectives that have it; default: by size");
-  command->add_option("--compression", request->compression,
-                      "Codec of gradients whose call names none: auto, fp16, int8, ...");
   command
       ->add_option("--env", request->environment,
                    "Environment variable for all ranks, as NAME or NAME=VALUE; may repeat")
       ->expected(1)
       ->take_all();
-  command->add_option("--output-dir", request->output_dir,
-                      "Folder: also write each rank's output to a file there");
+  command
+      ->add_option("--output-dir", request->launch.output_dir,
+                   "Folder: also write each rank's output to a file there")
+      ->check(not_empty());
   command->add_flag("--horovod", request->horovod,
                     "Make `import horovod` in Python scripts import ronde");
-  command->add_flag("--verbose", request->verbose,
+  command->add_flag("--verbose", request->launch.verbose,
                     "Print what is started on which host, and whole tracebacks");
-  command->add_option("--metrics-port", request->metrics_port,
-                      "Serve Prometheus metrics: local rank r of each host at this port + r");
-  command->add_option("--metrics-address", request->metrics_address,
-                      "Address that serves metrics; default 127.0.0.1");
   command
       ->add_option(
           "--restarts", request->restarts,
@@ -357,13 +340,14 @@ CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request) {
           "failed ones alone); default 0")
       ->check(whole_number(0, 1'000'000));
   command
-      ->add_option("--stdin", request->stdin_rank,
+      ->add_option("--stdin", request->launch.agents.stdin_rank,
                    "Rank that gets this program's standard input, as for pdb; default: none")
       ->check(whole_number(0, 65535));
-  command->add_flag("--prefix-output-with-timestamp", request->times,
+  command->add_flag("--prefix-output-with-timestamp", request->launch.times,
                     "Begin each line of output with the time");
   command->add_option("--call-folder", request->call_folder)->group("");  // of ronde.run()
   add_elastic_options(*command, request->elastic);
+  add_setting_options(*command, *request);
   add_remote_options(*command, *request);
   command->callback([request] { run_job(*request); });
   return command;

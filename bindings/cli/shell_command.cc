@@ -1,5 +1,3 @@
-#include "bindings/cli/shell_command.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -11,6 +9,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "bindings/cli/command_line.h"
 #include "bindings/cli/launch/ssh.h"
 #include "core/base/os/folders.h"
 

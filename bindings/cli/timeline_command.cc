@@ -11,12 +11,10 @@
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
 #include "bindings/cli/job_traces.h"
-#include "bindings/cli/output_path.h"
 #include "timeline/merging/merge.h"
 #include "timeline/report/diff.h"
 #include "timeline/report/faults.h"
-#include "timeline/report/loaded_job.h"
-#include "timeline/report/report_json.h"
+#include "timeline/report/job_history.h"
 #include "timeline/report/reports.h"
 
 namespace ronde {
@@ -78,12 +76,12 @@ int shown_epoch(const report::LoadedJob& job, int asked) {
 }
 
 /// The epochs of an elastic job, and which of them the rest of the report is about.
-std::string story_text(const report::LoadedJob& job, int epoch) {
-  return fmt::format("{}\nWhat follows is epoch {}{}\n\n", report::epochs_report(job.story), epoch,
-                     job.epochs.size() > 1 ? "; --epoch shows another." : ".");
+std::string history_text(const report::LoadedJob& job, int epoch) {
+  return fmt::format("{}\nWhat follows is epoch {}{}\n\n", report::epochs_report(job.history),
+                     epoch, job.epochs.size() > 1 ? "; --epoch shows another." : ".");
 }
 
-/// The same report for people and for programs.
+/// One report, for people and for programs.
 struct Told {
   std::string text;
   std::string page;
@@ -99,10 +97,10 @@ Told tell_of_traces(const ReportRequest& request, const std::vector<std::string>
   const report::Analysis analysis = report::analyze(job);
   const auto causes = report::find_causes(job, analysis);
   if (!text.empty()) text += '\n';
-  if (loaded->elastic()) text += story_text(*loaded, epoch);
+  if (loaded->elastic()) text += history_text(*loaded, epoch);
   text += report::text_report(job, analysis, causes);
   findings.insert(findings.end(), causes.begin(), causes.end());
-  std::string page = report::html_page({job, analysis, findings, text, loaded->story});
+  std::string page = report::html_page({job, analysis, findings, text, loaded->history});
   return {std::move(text), std::move(page), report::report_json(job, analysis, findings)};
 }
 

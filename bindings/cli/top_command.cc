@@ -15,7 +15,7 @@
 #include "bindings/cli/commands.h"
 #include "core/base/os/folders.h"
 #include "timeline/recording/trace_paths.h"
-#include "timeline/report/loaded_job.h"
+#include "timeline/report/job_history.h"
 #include "timeline/report/reports.h"
 
 namespace ronde {
@@ -87,7 +87,7 @@ std::string look(const std::vector<std::string>& traces) {
                   [&](const report::Unfinished& operation) { return operation.since_ns > old_ns; });
   }
   const report::Analysis analysis = report::analyze(job);
-  std::string text = loaded->elastic() ? report::workers_report(loaded->story) + "\n" : "";
+  std::string text = loaded->elastic() ? report::workers_report(loaded->history) + "\n" : "";
   text += report::live_report(job, analysis, report::find_causes(job, analysis));
   if (silent > kLongUnderWay) {
     text +=

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "bindings/cpp/elastic/set_table.h"
+#include "bindings/cpp/set_table.h"
 #include "bindings/runtime/groups/raw_group.h"
 #include "bindings/runtime/runtime.h"
 #include "core/base/status.h"

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "bindings/cpp/elastic/worker.h"
+#include "bindings/cpp/elastic_worker.h"
 #include "bindings/cpp/internal.h"
 #include "bindings/runtime/groups/group_factory.h"
 #include "bindings/runtime/groups/process_sets.h"

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/descriptors/file_message.h"
-#include "core/base/config.h"
 #include "core/base/os/endpoint.h"
+#include "core/base/os/file_descriptor.h"
+#include "core/base/settings/config.h"
 
 namespace ronde {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "bindings/descriptors/passed.h"
-#include "bindings/runtime/runtime_state.h"
+#include "bindings/runtime/groups/runtime_state.h"
 #include "core/base/log.h"
 
 namespace ronde::elastic {

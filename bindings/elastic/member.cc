@@ -11,10 +11,10 @@
 #include <charconv>
 #include <memory>
 
-#include "bindings/descriptors/file_message.h"
 #include "bindings/descriptors/passed.h"
-#include "bindings/runtime/runtime_state.h"
+#include "bindings/runtime/groups/runtime_state.h"
 #include "bindings/runtime/worker_history.h"
+#include "core/base/os/file_descriptor.h"
 #include "core/base/os/memory_file.h"
 
 namespace ronde::elastic {

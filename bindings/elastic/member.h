@@ -7,10 +7,10 @@
 #include <variant>
 #include <vector>
 
-#include "core/base/cancel_source.h"
-#include "core/base/config.h"
+#include "core/base/abort.h"
 #include "core/base/mutex.h"
 #include "core/base/os/file_descriptor.h"
+#include "core/base/settings/config.h"
 #include "core/base/status.h"
 #include "core/elastic/notes.h"
 #include "core/engine/driving/interrupts.h"

@@ -27,7 +27,7 @@ class ExitLog {
  public:
   /// Errors: kUnavailable where the process has no descriptors left.
   Status open();
-  /// For ranks to inherit: they can only read. -1 before open().
+  /// The descriptor that ranks inherit: they can only read. -1 before open().
   [[nodiscard]] int reading() const noexcept { return reading_.get(); }
   /// Drops the exit where the file has no room.
   void add(const ProcessExit& ended);
@@ -41,8 +41,8 @@ class ExitLog {
 /// another file.
 std::string read_exit(int fd, int pid, std::string_view host);
 
-/// The same error, with how its rank's process ended if the launcher has logged that by now. For
-/// the bindings, where an error becomes a user's. Threads: any.
+/// The error with how its rank's process ended, if the launcher has logged that by now. Bindings
+/// call it before users see the error. Threads: any.
 Status with_exit(const Status& status);
 
 }  // namespace ronde

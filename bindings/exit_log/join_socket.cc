@@ -29,10 +29,10 @@ Status JoinSocket::open() {
   return {};
 }
 
-bool JoinSocket::heard() {
+bool JoinSocket::joined() {
   char byte = 0;
-  while (socket_.valid() && ::recv(socket_.get(), &byte, 1, 0) >= 0) heard_ = true;
-  return heard_;
+  while (socket_.valid() && ::recv(socket_.get(), &byte, 1, 0) >= 0) joined_ = true;
+  return joined_;
 }
 
 void tell_of_join() {

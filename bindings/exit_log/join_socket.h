@@ -11,20 +11,20 @@ namespace ronde {
 /// The variable with the name of the agent's socket. It reaches the rank's own processes, too.
 inline constexpr const char* kJoinVariable = "RONDE_JOIN_SOCKET";
 
-/// The socket at which an agent hears of ranks that join. Threads: one.
+/// The socket at which an agent is told of ranks that join. Threads: one.
 class JoinSocket {
  public:
   /// Errors: kUnavailable where the process has no descriptors left.
   Status open();
-  /// For the ranks' environment; empty before open().
+  /// The name that the ranks' environment has; empty before open().
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// True once a rank has joined.
-  bool heard();
+  bool joined();
 
  private:
   std::string name_;
   FileDescriptor socket_;
-  bool heard_ = false;
+  bool joined_ = false;
 };
 
 /// Tells the agent that this process joins a job; does nothing without an agent. Never blocks.

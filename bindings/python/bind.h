@@ -46,11 +46,14 @@ diagnosis::ScriptSource script_source();
 
 void bind_runtime(pybind11::module_& module);
 void bind_operation(pybind11::module_& module);
+void bind_sent_gradients(pybind11::module_& module);
 void bind_submit(pybind11::module_& module);
+void bind_torch_memory(pybind11::module_& module);
 void bind_messages(pybind11::module_& module);
 void bind_call_site(pybind11::module_& module);
 void bind_codecs(pybind11::module_& module);
 void bind_elastic(pybind11::module_& module);
+void bind_elastic_progress(pybind11::module_& module);
 void bind_commit_store(pybind11::module_& module);
 void bind_fingerprint(pybind11::module_& module);
 

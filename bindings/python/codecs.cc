@@ -48,7 +48,7 @@ void bind_codecs(py::module_& module) {
       "codecs",
       [] {
         py::list rows;
-        for (const CodecRow* row : codec_rows()) rows.append(describe(*row));
+        for (const CodecRow* row : kCodecRows) rows.append(describe(*row));
         return rows;
       },
       "The registry of codecs: of each its name, what its class is called and documented as, the "

@@ -1,13 +1,17 @@
 // Binds the worker's side of elastic jobs: its notes with the launcher, and its committed state.
 #include <pybind11/stl.h>
 
+#include <optional>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "bindings/elastic/member.h"
 #include "bindings/python/bind.h"
+#include "core/elastic/participant.h"
 
 namespace py = pybind11;
 
@@ -22,46 +26,21 @@ elastic::Member& member() {
          "this process is no worker of an elastic job: start it with ronde run --min-np"});
 }
 
-py::dict describe_answer(const elastic::DismissedNote& note) {
-  py::dict answer;
-  answer["dismissed"] = note.why;
-  answer["failed"] = note.failed;
-  return answer;
-}
-
-py::dict describe_answer(const elastic::EpochNote& note) {
-  py::list workers;
-  for (const elastic::EpochWorker& one : note.workers) {
-    workers.append(py::make_tuple(one.worker, one.host, one.holds_state));
-  }
-  py::dict settings;
-  for (const auto& [name, value] : unwrap(member().settings(note))) settings[py::str(name)] = value;
-  py::dict answer;
-  answer["epoch"] = note.epoch;
-  answer["rank"] = note.rank;
-  answer["size"] = note.workers.size();
-  answer["why"] = note.why;
-  answer["workers"] = workers;
-  answer["settings"] = settings;
-  return answer;
-}
-
-py::dict next_epoch(bool began, bool holds_state, bool can_resume,
-                    std::vector<elastic::WorkerId> suspects, std::string why) {
+elastic::Answer next_epoch(elastic::ReadyNote ready) {
   elastic::Member& self = member();
-  elastic::ReadyNote ready;
-  ready.holds_state = holds_state;
-  ready.began = began;
-  ready.can_resume = can_resume;
-  ready.suspects = std::move(suspects);
-  ready.why = std::move(why);
   const WaitOptions options = interruptible(-1.0);
   Result<elastic::Answer> answer = [&] {
     py::gil_scoped_release unlocked;
     return self.next_epoch(std::move(ready), options);
   }();
   check_wait(answer.status());
-  return std::visit([](const auto& note) { return describe_answer(note); }, *answer);
+  return std::move(answer).value();
+}
+
+py::dict settings(const elastic::EpochNote& place) {
+  py::dict settings;
+  for (const auto& [name, value] : unwrap(member().settings(place))) settings[name.c_str()] = value;
+  return settings;
 }
 
 /// Raises UnavailableError.
@@ -86,6 +65,78 @@ elastic::WorkerId worker() {
   return found == nullptr ? 0 : found->worker();
 }
 
+using Workers = std::vector<std::tuple<elastic::WorkerId, std::string, bool>>;
+
+/// workers: their numbers and hosts, and if they hold the state; by rank.
+elastic::EpochNote epoch_note(elastic::EpochId epoch, int rank, const Workers& workers) {
+  elastic::EpochNote note;
+  note.epoch = epoch;
+  note.rank = rank;
+  for (const auto& [worker, host, holds_state] : workers) {
+    note.workers.push_back({worker, host, holds_state});
+  }
+  return note;
+}
+
+template <auto Field>
+auto of_workers(const elastic::EpochNote& note) {
+  std::vector<std::decay_t<decltype(note.workers[0].*Field)>> values;
+  for (const elastic::EpochWorker& one : note.workers) values.push_back(one.*Field);
+  return values;
+}
+
+void bind_notes(py::module_& module) {
+  using elastic::DismissedNote;
+  using elastic::EpochNote;
+  using elastic::EpochWorker;
+  using elastic::ReadyNote;
+  py::class_<EpochNote>(module, "EpochNote", "A worker's place in an epoch.")
+      .def(py::init(&epoch_note), py::arg("epoch"), py::arg("rank"), py::arg("workers"))
+      .def_readonly("epoch", &EpochNote::epoch)
+      .def_readonly("rank", &EpochNote::rank)
+      .def_readonly("why", &EpochNote::why)
+      .def_property_readonly("workers", &of_workers<&EpochWorker::worker>, "By rank.")
+      .def_property_readonly("hosts", &of_workers<&EpochWorker::host>, "By rank.")
+      .def_property_readonly("holders", &of_workers<&EpochWorker::holds_state>,
+                             "If ranks hold the state, by rank.");
+  py::class_<DismissedNote>(module, "DismissedNote", "There is no place for a worker any more.")
+      .def(py::init([](bool failed, std::string why) {
+             return DismissedNote{failed, std::move(why)};
+           }),
+           py::arg("failed"), py::arg("why"))
+      .def_readonly("failed", &DismissedNote::failed)
+      .def_readonly("why", &DismissedNote::why);
+  py::class_<ReadyNote>(module, "ReadyNote", "What a worker tells while it waits for an epoch.")
+      .def_readonly("began", &ReadyNote::began)
+      .def_readonly("holds_state", &ReadyNote::holds_state)
+      .def_readonly("can_resume", &ReadyNote::can_resume)
+      .def_readonly("suspects", &ReadyNote::suspects)
+      .def_readonly("why", &ReadyNote::why);
+}
+
+void bind_participant(py::module_& module) {
+  using elastic::Participant;
+  bind_notes(module);
+  py::class_<Participant>(module, "Participant", "What a worker knows of its epochs.")
+      .def(py::init<>())
+      .def_readwrite("began", &Participant::began)
+      .def_readwrite("holds_state", &Participant::holds_state)
+      .def_readwrite("has_copies", &Participant::has_copies)
+      .def_readwrite("has_checkpoint", &Participant::has_checkpoint)
+      .def_property_readonly(
+          "place",
+          [](const Participant& participant) {
+            const auto* const place = participant.place();
+            return place == nullptr ? std::nullopt : std::optional(*place);
+          },
+          "None before its first epoch.")
+      .def("ready", &Participant::ready, "What it tells while it waits for the next epoch.")
+      .def("answered", &Participant::answered, "The launcher has answered.")
+      .def("placed", &Participant::placed, py::arg("place"))
+      .def("failed", &Participant::failed, py::arg("why"), py::arg("rank"),
+           "Remembers what ended the epoch. rank: one that was lost; -1: none.");
+}
+
 }  // namespace
 
 void bind_elastic(py::module_& module) {
@@ -93,10 +144,11 @@ void bind_elastic(py::module_& module) {
       "elastic_available", [] { return unwrap(elastic::Member::of_process()) != nullptr; },
       "True if this process is a worker of an elastic job: it has its launcher's descriptor.");
   module.def("elastic_worker", &worker, "The worker's number; 0 without a launcher's descriptor.");
+  bind_participant(module);
   module.def(
-      "elastic_next_epoch", &next_epoch, py::arg("began"), py::arg("holds_state"),
-      py::arg("can_resume"), py::arg("suspects"), py::arg("why"),
+      "elastic_next_epoch", &next_epoch, py::arg("ready"),
       "Tells the launcher that the worker is ready, and waits for its place in a new epoch.");
+  module.def("elastic_settings", &settings, py::arg("place"), "The settings of a place.");
   module.def("elastic_changes", &elastic_changes,
              "(serial, kind) of the newest change of the current epoch; (0, 0): none. Never "
              "blocks.");

@@ -1,6 +1,6 @@
 // Hashes of arrays, by which ranks compare them.
 #include "bindings/python/bind.h"
-#include "core/base/hash64.h"
+#include "core/base/bytes.h"
 
 namespace py = pybind11;
 

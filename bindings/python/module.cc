@@ -86,13 +86,16 @@ PYBIND11_MODULE(_core, module) {
   using namespace ronde::python;
   bind_operation(module);
   bind_runtime(module);
+  bind_sent_gradients(module);
   bind_submit(module);
+  bind_torch_memory(module);
   bind_messages(module);
   bind_call_site(module);
   bind_settings(module);
   bind_descriptors(module);
   bind_codecs(module);
   bind_elastic(module);
+  bind_elastic_progress(module);
   bind_commit_store(module);
   bind_fingerprint(module);
   bind_c_api(module);

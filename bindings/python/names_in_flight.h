@@ -11,9 +11,9 @@
 
 namespace ronde::python {
 
-/// The named operations that this process has submitted and that have not ended yet.
-/// One whose end nobody has looked at (waited for, polled) keeps its name a little longer: whether
-/// such a name may be used again must not depend on how fast the other ranks are.
+/// The named operations that this process has submitted and that have not ended yet. An operation
+/// whose end nobody has waited for or polled keeps its name a little longer. Else the speed of
+/// other ranks would decide if the name may be used again.
 /// Threads: one at a time; the GIL does.
 class NamesInFlight {
  public:

@@ -4,6 +4,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <list>
 #include <utility>
@@ -78,10 +79,40 @@ py::tuple output(const Handle& handle, std::size_t index) {
   return py::make_tuple(Buffer{owned.data, bytes, on_device}, shape);
 }
 
+/// The address of a storage of PyTorch; 0 if it has none.
+std::uintptr_t storage_address(py::handle storage) {
+  static PyObject* const method = PyUnicode_InternFromString("data_ptr");
+  const auto found =
+      py::reinterpret_steal<py::object>(PyObject_CallMethodNoArgs(storage.ptr(), method));
+  if (!found) throw py::error_already_set();
+  return found.cast<std::uintptr_t>();
+}
+
 }  // namespace
 
+void Pins::add_storage(py::object storage) {
+  const std::uintptr_t address = storage_address(storage);
+  storages_.emplace_back(std::move(storage), address);
+}
+
+bool Pins::are_freed() const {
+  return std::ranges::any_of(
+      storages_, [](const auto& one) { return storage_address(one.first) != one.second; });
+}
+
+void Pins::clear() {
+  references_.clear();
+  storages_.clear();
+}
+
 void Pins::add(py::handle object) {
-  if (PyTuple_CheckExact(object.ptr()) || !py::isinstance<py::array>(object)) return;
+  if (PyTuple_CheckExact(object.ptr())) {
+    constexpr Py_ssize_t kOwner = 3;  // of a tuple of four: see bind_submit()
+    if (PyTuple_GET_SIZE(object.ptr()) != kOwner + 1) return;
+    PyObject* const owner = PyTuple_GET_ITEM(object.ptr(), kOwner);
+    return add_storage(py::reinterpret_borrow<py::object>(owner));
+  }
+  if (!py::isinstance<py::array>(object)) return;
   const auto refer = [this](py::handle array) {
     PyObject* const reference = PyWeakref_NewRef(array.ptr(), nullptr);
     if (reference == nullptr) throw py::error_already_set();
@@ -109,8 +140,13 @@ Handle::~Handle() {
 bool Handle::done() {
   const bool ended = operation_->done();
   *seen_ = *seen_ || ended;
-  if (ended) pins_.clear();
+  if (ended) let_go();
   return ended;
+}
+
+void Handle::let_go() {
+  freed_ = freed_ || pins_.are_freed();
+  pins_.clear();
 }
 
 void Handle::wait(double timeout_s, const Together* together) {
@@ -128,8 +164,12 @@ void Handle::wait(double timeout_s, const Together* together) {
     }
   }
   *seen_ = operation_->done();
-  if (*seen_) pins_.clear();
+  if (*seen_) let_go();
   check_wait(status);
+  if (!freed_) return;
+  raise({Code::kInvalidArgument,
+         "a tensor was given other memory (resize_()) while an operation was using it, so that the "
+         "result is wrong; wait for the operation first"});
 }
 
 void Handle::order_after(std::uintptr_t stream) {
@@ -175,6 +215,13 @@ void bind_operation(py::module_& module) {
            "Makes later work of a CUDA stream come after the results. Nothing for host memory.")
       .def("output", &output, py::arg("index") = 0,
            "(buffer or None, shape) of an output that the caller gave no memory for.")
+      .def_property_readonly(
+          "address",
+          [](const Handle& handle) {
+            return reinterpret_cast<std::uintptr_t>(
+                handle.operation()->submission().outputs.front());
+          },
+          "Where the first output was when it was submitted.")
       .def_property_readonly("kept", &Handle::kept, "What `keep` was.")
       .def_property_readonly(
           "recv_splits", [](const Handle& handle) { return handle.operation()->recv_splits(); },

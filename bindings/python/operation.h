@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "bindings/python/bind.h"
@@ -13,16 +14,23 @@ namespace ronde::python {
 
 struct Together;
 
-/// Weak references to NumPy arrays, and to those that they are views of. While there is one,
+/// Keeps the memory of tensors in flight where it is. It holds the owners of PyTorch's memory. Of
+/// NumPy arrays, and of those that they are views of, it holds weak references: while there is one,
 /// ndarray.resize() refuses to move the memory, also with refcheck=False.
 class Pins {
  public:
   /// Adds an object's; nothing where it is no array. Threads: the GIL is held.
   void add(pybind11::handle object);
-  void clear() { references_.clear(); }
+  void add_owner(pybind11::object owner) { references_.push_back(std::move(owner)); }
+  /// Adds a storage of PyTorch. Its tensors may resize it, which frees the memory.
+  void add_storage(pybind11::object storage);
+  /// True if a storage has been resized: the operation used memory that was freed.
+  [[nodiscard]] bool are_freed() const;
+  void clear();
 
  private:
   std::vector<pybind11::object> references_;
+  std::vector<std::pair<pybind11::object, std::uintptr_t>> storages_;  // and their addresses
 };
 
 /// A submitted operation and the Python objects whose memory it uses.
@@ -52,7 +60,10 @@ class Handle {
   RuntimePtr runtime_;
   OperationPtr operation_;
   pybind11::object keep_;
+  void let_go();
+
   Pins pins_;  // until the operation has ended
+  bool freed_ = false;
   const std::shared_ptr<bool> seen_ = std::make_shared<bool>(false);
 };
 

@@ -6,10 +6,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "bindings/python/names_in_flight.h"
 #include "bindings/python/operation.h"
+#include "bindings/python/sent_gradients.h"
 #include "bindings/runtime/groups/process_sets.h"
 #include "bindings/runtime/operations.h"
 #include "core/protocol/request.h"
@@ -24,7 +27,7 @@ struct View {
   void* data = nullptr;
   TensorMeta meta;
   Device device;
-  void* stream = nullptr;  ///< Whose work the tensor is made by; on a device only.
+  void* stream = nullptr;  ///< Its work makes the tensor; on a device only.
   bool writable = true;
   bool is_complex = false;  ///< `meta` has pairs: its last extent is 2.
 };
@@ -39,7 +42,16 @@ std::optional<DType> dtype_of(const py::dtype& dtype) {
     case 'b':
       return DType::kBool;
     case 'u':
-      return dtype.itemsize() == 1 ? std::optional(DType::kUint8) : std::nullopt;
+      switch (dtype.itemsize()) {
+        case 1:
+          return DType::kUint8;
+        case 2:
+          return DType::kUint16;
+        case 4:
+          return DType::kUint32;
+        default:
+          return DType::kUint64;
+      }
     case 'i':
       switch (dtype.itemsize()) {
         case 1:
@@ -74,12 +86,19 @@ bool is_complex(const py::dtype& dtype) {
   return dtype.kind() == 'c' && (dtype.itemsize() == 8 || dtype.itemsize() == 16);
 }
 
-/// The dtype and shape of an array's pairs. A single number is a row of its own.
-TensorMeta pairs_of(const py::array& array) {
-  Shape shape = shape_of(array);
+/// Tuples name complex types by these numbers; see complex_types().
+constexpr int kComplex64 = kDTypeCount;
+constexpr int kComplex128 = kDTypeCount + 1;
+
+/// The dtype and shape of the pairs of complex numbers. A single number is a row of its own.
+TensorMeta pairs_of(Shape shape, bool is_double) {
   if (shape.empty()) shape.push_back(1);
   shape.push_back(2);
-  return {array.dtype().itemsize() == 8 ? DType::kFloat32 : DType::kFloat64, std::move(shape)};
+  return {is_double ? DType::kFloat64 : DType::kFloat32, std::move(shape)};
+}
+
+TensorMeta pairs_of(const py::array& array) {
+  return pairs_of(shape_of(array), array.dtype().itemsize() == 16);
 }
 
 /// Errors: kInvalidArgument where the core cannot use the array's memory as it is.
@@ -125,12 +144,12 @@ Result<View> view_of(py::handle object) {
   const auto tuple = py::reinterpret_borrow<py::tuple>(object);
   const auto address = tuple[0].cast<std::uintptr_t>();
   const auto code = tuple[2].cast<int>();
-  if (code < 0 || code >= kDTypeCount)
+  if (code < 0 || code > kComplex128)
     return Status(Code::kInvalidArgument, "has an unknown dtype; " + allowed_types());
-  View view{reinterpret_cast<void*>(address),
-            {static_cast<DType>(code), extents_of(tuple[1])},
-            {},
-            nullptr};
+  View view{reinterpret_cast<void*>(address), {}, {}, nullptr};
+  view.is_complex = code >= kComplex64;
+  view.meta = view.is_complex ? pairs_of(extents_of(tuple[1]), code == kComplex128)
+                              : TensorMeta{static_cast<DType>(code), extents_of(tuple[1])};
   if (tuple.size() == 5) {
     view.device = {DeviceKind::kCuda, tuple[3].cast<int>()};
     view.stream = reinterpret_cast<void*>(tuple[4].cast<std::uintptr_t>());
@@ -196,6 +215,19 @@ class Argument {
   std::size_t count_;
 };
 
+/// Complex numbers are pairs for the core, so ranks agree on the text of the program: which tensors
+/// are complex, and that pairs of real numbers are not.
+void note_numbers(Request& request, const View& view, std::size_t index) {
+  const Shape& shape = view.meta.shape;
+  std::string& program = request.program;
+  if (view.is_complex) {
+    program += fmt::format("{}a call with complex numbers in tensor {}",
+                           program.empty() ? "" : "; ", index);
+  } else if (program.empty() && !shape.empty() && shape.back() == 2) {
+    program = "a call with real numbers";
+  }
+}
+
 /// Raises for operations that complex numbers do not have.
 void Argument::check_op() const {
   if (!traits_of(request_.kind).reduces) return;
@@ -224,19 +256,39 @@ void Argument::check_part(const View& in, const View& out, std::size_t ranks) co
                   described(out), described(in), ranks));
 }
 
-/// Arguments of submit(), besides the tensors.
-struct Options {
-  std::string name;
-  int op;
-  int root;
-  double prescale;
-  double postscale;
-  std::vector<std::int64_t> splits;
-  std::int32_t priority;
-  std::string site;
-  std::string compression;
-  std::string program;
-  std::optional<double> weight;
+/// The arguments of a call besides its tensors: ronde._collectives.calls.Call, with the same fields
+/// in the same order. Its second field, the process set, is an argument of its own.
+class Call {
+ public:
+  explicit Call(const py::tuple& fields) : fields_(fields) {}
+
+  [[nodiscard]] std::string name() const { return is_none(0) ? "" : get<std::string>(0, "name"); }
+  [[nodiscard]] int op() const { return get<int>(2, "op"); }
+  [[nodiscard]] std::pair<double, double> scale() const {
+    return get<std::pair<double, double>>(3, "scale");
+  }
+  [[nodiscard]] int root() const { return get<int>(4, "root"); }
+  [[nodiscard]] std::int32_t priority() const { return get<std::int32_t>(5, "priority"); }
+  [[nodiscard]] std::string site() const { return get<std::string>(6, "site"); }
+  [[nodiscard]] std::string compression() const { return get<std::string>(7, "compression"); }
+  [[nodiscard]] std::optional<double> weight() const {
+    return get<std::optional<double>>(8, "weight");
+  }
+  [[nodiscard]] std::string program() const { return get<std::string>(9, "program"); }
+
+ private:
+  [[nodiscard]] bool is_none(std::size_t i) const { return fields_[i].is_none(); }
+  /// Raises TypeError for a value of another type.
+  template <typename Value>
+  [[nodiscard]] Value get(std::size_t i, const char* what) const {
+    try {
+      return fields_[i].cast<Value>();
+    } catch (const py::cast_error&) {
+      throw py::type_error(std::string(what) + " is of a wrong type");
+    }
+  }
+
+  const py::tuple& fields_;
 };
 
 /// The value of an enumeration. Errors: InvalidArgumentError where there is no such value.
@@ -255,22 +307,28 @@ std::size_t size_of_set(Runtime& runtime, SetId set) {
   return ranks.ok() ? ranks->size() : 1;
 }
 
-Submission make_submission(Runtime& runtime, SetId set, int kind, const py::list& inputs,
-                           const py::list& outputs, Options options) {
-  Submission submission;
-  Request& request = submission.request;
+/// The request of a call, without its tensors.
+Request request_of(int kind, const Call& call) {
+  Request request;
   request.kind = checked<Collective>(kind, kCollectiveCount, "kind");
-  request.name = std::move(options.name);
-  request.op = checked<ReduceOp>(options.op, kReduceOpCount, "op");
-  request.root = options.root;
-  request.prescale = options.prescale;
-  request.postscale = options.postscale;
-  request.priority = options.priority;
-  request.compression = std::move(options.compression);
-  request.program = std::move(options.program);
-  request.weight = options.weight;
-  request.call_site = options.site.empty() ? call_site() : std::move(options.site);
-  submission.splits = std::move(options.splits);
+  request.name = call.name();
+  request.op = checked<ReduceOp>(call.op(), kReduceOpCount, "op");
+  request.root = call.root();
+  std::tie(request.prescale, request.postscale) = call.scale();
+  request.priority = call.priority();
+  request.compression = call.compression();
+  request.program = call.program();
+  request.weight = call.weight();
+  request.call_site = call.site();
+  if (request.call_site.empty()) request.call_site = call_site();
+  return request;
+}
+
+Submission make_submission(Runtime& runtime, SetId set, int kind, const py::list& inputs,
+                           const py::list& outputs, const Call& call) {
+  Submission submission;
+  submission.request = request_of(kind, call);
+  Request& request = submission.request;
   const bool in_place = outputs.is(inputs);
   submission.inputs.reserve(inputs.size());
   submission.outputs.reserve(inputs.size());
@@ -282,9 +340,12 @@ Submission make_submission(Runtime& runtime, SetId set, int kind, const py::list
     const py::handle out = i < outputs.size() ? py::handle(outputs[i]) : py::none();
     const Argument output(request, "out", i, inputs.size());
     View given = Argument(request, "input", i, inputs.size()).view(in);
-    View taken = in_place ? given : output.view(out);
+    View other;
+    if (!in_place) other = output.view(out);
+    View& taken = in_place ? given : other;
     if (!taken.writable) output.refuse("is read-only; give an array that can be written");
-    if (!in.is_none() && !out.is_none()) output.check(given, taken, ranks);
+    if (!in_place && !in.is_none() && !out.is_none()) output.check(given, taken, ranks);
+    note_numbers(request, in.is_none() ? taken : given, i);
     if (!in.is_none()) place(submission, given, i == 0);
     if (!out.is_none()) place(submission, taken, i == 0 && in.is_none());
     submission.inputs.push_back(given.data);
@@ -292,6 +353,18 @@ Submission make_submission(Runtime& runtime, SetId set, int kind, const py::list
     // scatter describes each rank's part; so does a rank that gives no input.
     const bool by_output = in.is_none() || traits_of(request.kind).shape == ShapeOf::kOutput;
     request.tensors.push_back(std::move(by_output ? taken.meta : given.meta));
+  }
+  return submission;
+}
+
+/// Gradients that are replaced by their results. They are checked already.
+Submission make_submission(int kind, const SentGradients& gradients, const Call& call) {
+  Submission submission;
+  submission.request = request_of(kind, call);
+  for (const SentGradients::One& one : gradients.all()) {
+    submission.inputs.push_back(one.memory.data);
+    submission.outputs.push_back(one.memory.data);
+    submission.request.tensors.push_back(one.memory.meta);
   }
   return submission;
 }
@@ -304,27 +377,75 @@ Pins pins_of(const py::list& inputs, const py::list& outputs) {
   return pins;
 }
 
-/// Submits, and waits too where `wait` is set: then without a hop to another thread.
-std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
-                               const py::list& inputs, const py::list& outputs, py::object keep,
-                               bool wait, std::string name, int op, int root, double prescale,
-                               double postscale, std::vector<std::int64_t> splits,
-                               std::int32_t priority, std::string site, std::string compression,
-                               double timeout_s, std::string program,
-                               std::optional<double> weight) {
-  sweep_dropped();
-  Submission submission =
-      make_submission(*runtime, set, kind, inputs, outputs,
-                      {std::move(name), op, root, prescale, postscale, std::move(splits), priority,
-                       std::move(site), std::move(compression), std::move(program), weight});
-  submission.caller_waits = wait;
+/// Submits one, whose handle keeps `keep` and `pins`.
+std::unique_ptr<Handle> start(const RuntimePtr& runtime, SetId set, Submission submission,
+                              py::object keep, Pins pins) {
   NamesInFlight& names = NamesInFlight::of_process();
   check(names.check(set, submission.request));
   OperationPtr operation = unwrap(runtime->operations().submit(set, std::move(submission)));
-  auto handle = std::make_unique<Handle>(runtime, std::move(operation), std::move(keep),
-                                         wait ? Pins() : pins_of(inputs, outputs));
+  auto handle =
+      std::make_unique<Handle>(runtime, std::move(operation), std::move(keep), std::move(pins));
   names.enter(set, handle->operation(), handle->seen());
+  return handle;
+}
+
+/// Submits, and waits too where `wait` is set: then without a hop to another thread.
+std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
+                               const py::list& inputs, const py::list& outputs, py::object keep,
+                               bool wait, const py::tuple& call, const py::object& splits,
+                               double timeout_s) {
+  sweep_dropped();
+  Submission submission = make_submission(*runtime, set, kind, inputs, outputs, Call(call));
+  if (!splits.is_none()) submission.splits = splits.cast<std::vector<std::int64_t>>();
+  submission.caller_waits = wait;
+  auto handle = start(runtime, set, std::move(submission), std::move(keep),
+                      wait ? Pins() : pins_of(inputs, outputs));
   if (wait) handle->wait(timeout_s);
+  return handle;
+}
+
+/// Submits an allreduce of gradients in place.
+std::unique_ptr<Handle> submit_gradients(const RuntimePtr& runtime, SetId set,
+                                         const SentGradients& gradients, py::object keep,
+                                         const py::tuple& call) {
+  sweep_dropped();
+  Pins pins;
+  for (const SentGradients::One& one : gradients.all()) pins.add_owner(one.memory.storage);
+  return start(runtime, set,
+               make_submission(static_cast<int>(Collective::kAllreduce), gradients, Call(call)),
+               std::move(keep), std::move(pins));
+}
+
+/// Submits an allreduce of one tensor of PyTorch, in place unless `make_output` makes another from
+/// it. Null, with nothing done, unless memory_of() can read it.
+std::unique_ptr<Handle> reduce_tensor(const RuntimePtr& runtime, SetId set,
+                                      const py::object& tensor, const py::object& make_output,
+                                      bool wait, const py::tuple& call) {
+  std::optional<TorchMemory> given = memory_of(tensor);
+  if (!given) return nullptr;
+  sweep_dropped();
+  Submission submission;
+  submission.request = request_of(static_cast<int>(Collective::kAllreduce), Call(call));
+  note_numbers(submission.request, {given->data, given->meta, {}}, 0);
+  submission.inputs = {given->data};
+  submission.request.tensors = {std::move(given->meta)};
+  Pins pins;
+  if (wait) {
+    pins.add_owner(std::move(given->storage));
+  } else {
+    pins.add_storage(std::move(given->storage));
+  }
+  py::object output = tensor;
+  if (!make_output.is_none()) {
+    output = make_output(tensor);
+    const std::optional<void*> made = address_of(output);  // nobody else has it to move it
+    if (!made || (*made == nullptr) != (given->data == nullptr)) return nullptr;
+    given->data = *made;
+  }
+  submission.outputs = {given->data};
+  submission.caller_waits = wait;
+  auto handle = start(runtime, set, std::move(submission), std::move(output), std::move(pins));
+  if (wait) handle->wait(-1.0);
   return handle;
 }
 
@@ -341,20 +462,44 @@ py::dict numbers_of(const Table& table) {
 void bind_submit(py::module_& module) {
   module.def(
       "submit", &submit, py::arg("runtime"), py::arg("kind"), py::arg("set"), py::arg("inputs"),
-      py::arg("outputs"), py::arg("keep"), py::arg("wait") = false, py::arg("name") = "",
-      py::arg("op") = 0, py::arg("root") = -1, py::arg("prescale") = 1.0,
-      py::arg("postscale") = 1.0, py::arg("splits") = std::vector<std::int64_t>(),
-      py::arg("priority") = 0, py::arg("site") = "", py::arg("compression") = "",
-      py::arg("timeout") = -1.0, py::arg("program") = "", py::arg("weight") = py::none(),
+      py::arg("outputs"), py::arg("keep"), py::arg("wait"), py::arg("call"),
+      py::arg("splits") = py::none(), py::arg("timeout") = -1.0,
       "Submits one collective. Tensors are C-contiguous NumPy arrays or (address, shape, "
-      "dtype code), with (..., device, stream) in CUDA memory; an output of None is allocated by "
-      "the operation. `timeout`: seconds to wait. `weight`: of this rank in a mean.");
+      "dtype code), with (..., owner) if something must keep the memory and (..., device, stream) "
+      "in CUDA memory; an output of None is allocated by the operation. `call`: "
+      "ronde._collectives.calls.Call. `timeout`: seconds to wait.");
+  module.def("submit_gradients", &submit_gradients, py::arg("runtime"), py::arg("set"),
+             py::arg("gradients"), py::arg("keep"), py::arg("call"),
+             "Submits an allreduce in place of gradients that were taken.");
+  module.def("reduce_tensor", &reduce_tensor, py::arg("runtime"), py::arg("set"), py::arg("tensor"),
+             py::arg("make_output"), py::arg("wait"), py::arg("call"),
+             "Submits an allreduce of one tensor of PyTorch, in place where `make_output` is None. "
+             "None, with nothing done, unless it is dense, contiguous and in host memory.");
   module.def(
       "collectives", [] { return numbers_of(kCollectives); }, "Collectives: name and number.");
+  module.def(
+      "reductions",
+      [] {
+        py::list names;
+        for (const CollectiveTraits& row : kCollectives) {
+          if (row.reduces) names.append(py::str(row.name));
+        }
+        return names;
+      },
+      "Names of the collectives that combine elements.");
   module.def(
       "reduce_ops", [] { return numbers_of(kReduceOps); }, "Reduce operations: name and number.");
   module.def(
       "dtypes", [] { return numbers_of(kDTypes); }, "Element types: name and number.");
+  module.def(
+      "complex_types",
+      [] {
+        py::dict numbers;
+        numbers["complex64"] = kComplex64;
+        numbers["complex128"] = kComplex128;
+        return numbers;
+      },
+      "Complex types, which only submit() knows: name and number.");
   module.def(
       "join",
       [](const RuntimePtr& runtime, SetId set) {

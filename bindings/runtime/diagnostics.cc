@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "bindings/runtime/diagnosis/dump_signal.h"
+#include "bindings/runtime/groups/rank_place.h"
 #include "bindings/runtime/metrics/metrics.h"
-#include "bindings/runtime/rank_place.h"
 #include "bindings/runtime/version.h"
 #include "bindings/runtime/worker_history.h"
 #include "core/base/log.h"
@@ -60,9 +60,9 @@ void Diagnostics::start_service(const Config& config, const Topology& topology,
   options.on_timeline = sources.on_timeline_signal;
   options.abort = sources.abort;
   options.left_behind = sources.left_behind;
-  options.flights = sources.flights;
+  options.records = sources.records;
   options.callers = &callers_;
-  options.bell = &bell_;
+  options.waker = &waker_;
   options.script = sources.script;
   service_ = std::make_unique<diagnosis::Service>(std::move(options));
 }
@@ -79,7 +79,7 @@ void Diagnostics::make_page(const Config& config, const Topology& topology,
   const WorkerHistory* const history = WorkerHistory::of(config);
   const MutexLock lock(mutex_);
   page_ = [sources, facts, history] {
-    if (history != nullptr) sources.report_passage();
+    if (history != nullptr) sources.report_transition();
     metrics::RankState state{.steps = sources.steps(), .broken = !sources.abort->status().ok()};
     state.connections = sources.connections.get();
     if (history != nullptr) state.recoveries = &history->recoveries();

@@ -10,11 +10,11 @@
 #include "bindings/runtime/diagnosis/service_thread.h"
 #include "bindings/runtime/metrics/server.h"
 #include "core/base/abort.h"
-#include "core/base/config.h"
 #include "core/base/mutex.h"
+#include "core/base/settings/config.h"
 #include "core/base/status.h"
-#include "core/engine/records/flight_ring.h"
 #include "core/engine/records/meter.h"
+#include "core/engine/records/operation_ring.h"
 #include "core/ports/connection_counts.h"
 #include "core/ports/topology.h"
 
@@ -24,13 +24,13 @@ namespace ronde {
 struct DiagnosticsSources {
   std::shared_ptr<const AbortToken> abort;
   std::function<Status()> left_behind;  ///< Engine::left_behind().
-  const FlightRing* flights = nullptr;
+  const OperationRing* records = nullptr;
   const Meter* meter = nullptr;
   std::shared_ptr<const ConnectionCounts> connections = nullptr;
   std::function<std::uint64_t()> steps;      ///< Training steps so far.
   std::function<void()> on_timeline_signal;  ///< Called in the service's thread.
   /// Counts a recovery that is over. Threads: any. Only called in elastic jobs.
-  std::function<void()> report_passage = {};
+  std::function<void()> report_transition = {};
   /// Declares the job broken, as an operation runs for too long. Threads: any.
   std::function<void(const Status&)> fail = {};
   diagnosis::ScriptSource script = {};  ///< Null in a program without a script.
@@ -46,9 +46,9 @@ class Diagnostics {
   void stop() noexcept;
 
   /// Requests a dump, as operations have stalled. Blocks: never.
-  void on_stall() noexcept { bell_.ring(diagnosis::Reason::kStall); }
+  void on_stall() noexcept { waker_.wake(diagnosis::Reason::kStall); }
   /// Requests a dump, as an operation waited for a rank that died or left. Blocks: never.
-  void on_left_behind() noexcept { bell_.ring(diagnosis::Reason::kFailure); }
+  void on_left_behind() noexcept { waker_.wake(diagnosis::Reason::kFailure); }
   /// This rank's metrics as Prometheus reads them; empty after stop(). Blocks: never.
   [[nodiscard]] std::string metrics_text() const RONDE_EXCLUDES(mutex_);
   /// The user's threads that wait; dumps show their stacks.
@@ -61,7 +61,7 @@ class Diagnostics {
                      const DiagnosticsSources& sources);
   Status start_metrics(const Config& config, const Topology& topology);
 
-  diagnosis::Bell bell_;
+  diagnosis::Waker waker_;
   diagnosis::WaitingCallers callers_;
   std::unique_ptr<diagnosis::Service> service_;
   std::unique_ptr<metrics::Server> metrics_;

@@ -36,6 +36,21 @@ bool has_a_chunk_for_each(const CollectiveTraits& traits) noexcept {
   return traits.shape == ShapeOf::kOutput;
 }
 
+/// True where a rank's output is its chunk of its input, of the input's shape.
+bool gives_a_chunk(const CollectiveTraits& traits) noexcept {
+  return traits.output.layout == BufferLayout::kOwnChunk && !has_a_chunk_for_each(traits);
+}
+
+/// This rank's chunk of a tensor, from the tensor's begin. The first ranks get one row more.
+Range own_chunk(const MemoryUse& use, const TensorMemory& tensor) {
+  const auto ranks = static_cast<std::size_t>(use.ranks);
+  const auto place = static_cast<std::size_t>(use.place);
+  const std::size_t rows = tensor.shape.empty() ? 1 : static_cast<std::size_t>(tensor.shape[0]);
+  const std::size_t row_bytes = rows == 0 ? 0 : shape_bytes(tensor) / rows;
+  const std::size_t before = place * (rows / ranks) + std::min(place, rows % ranks);
+  return {before * row_bytes, (rows / ranks + (place < rows % ranks ? 1 : 0)) * row_bytes};
+}
+
 bool reads(const MemoryUse& use) noexcept {
   const BufferTraits& input = traits_of(use.kind).input;
   return input.layout != BufferLayout::kNone && (use.is_root || !input.root_only);
@@ -61,6 +76,7 @@ Range output_of(const MemoryUse& use, const TensorMemory& tensor, std::size_t in
   const CollectiveTraits& traits = traits_of(use.kind);
   const std::size_t bytes = shape_bytes(tensor);
   if (tensor.out == nullptr || !writes(use) || bytes == 0) return {};
+  if (gives_a_chunk(traits)) return {address_of(tensor.out), own_chunk(use, tensor).bytes, index};
   const bool is_known = traits.element_wise() || has_a_chunk_for_each(traits);
   return {address_of(tensor.out), is_known ? bytes : 1, index};
 }
@@ -121,15 +137,17 @@ Status check_addresses(const MemoryUse& use, const TensorMemory& tensor, std::si
   return check_address("output", output_of(use, tensor, index), tensor, count);
 }
 
-/// True where an output may be what it is: exactly its input, or the root's own chunk of it. Where
-/// only the agreement tells sizes, an input may be a rank's chunk of its output, or the reverse.
-bool is_in_place(const MemoryUse& use, const Range& in, const Range& out) noexcept {
+/// True if the output may lie there: it is exactly its input, or this rank's own chunk of it. Where
+/// only the agreement tells sizes, an input may be a rank's chunk of its output.
+bool is_in_place(const MemoryUse& use, const TensorMemory& tensor, const Range& in,
+                 const Range& out) noexcept {
   const CollectiveTraits& traits = traits_of(use.kind);
+  if (gives_a_chunk(traits)) return out.begin == in.begin + own_chunk(use, tensor).begin;
   if (traits.element_wise()) return in.begin == out.begin;
   if (has_a_chunk_for_each(traits)) {
     return out.begin == in.begin + static_cast<std::size_t>(use.place) * out.bytes;
   }
-  return out.begin <= in.begin || traits.output.layout == BufferLayout::kOwnChunk;
+  return out.begin <= in.begin;
 }
 
 Status overlap(const MemoryUse& use, std::span<const TensorMemory> tensors, const Range& out,
@@ -161,7 +179,7 @@ std::vector<Range> sorted_ranges(const MemoryUse& use, std::span<const TensorMem
   return ranges;
 }
 
-/// Several tensors: no output meets another output, or another tensor's input.
+/// Of several tensors, no output overlaps another output, or another tensor's input.
 Status check_between(const MemoryUse& use, std::span<const TensorMemory> tensors) {
   const std::vector<Range> outputs = sorted_ranges(use, tensors, output_of);
   for (std::size_t i = 1; i < outputs.size(); ++i) {
@@ -187,7 +205,8 @@ Status check_memory(const MemoryUse& use, std::span<const TensorMemory> tensors)
     RONDE_RETURN_IF_ERROR(check_addresses(use, tensors[i], i, tensors.size()));
     const Range in = input_of(use, tensors[i], i);
     const Range out = output_of(use, tensors[i], i);
-    if (in.meets(out) && !is_in_place(use, in, out)) return overlap(use, tensors, out, "input", in);
+    if (in.meets(out) && !is_in_place(use, tensors[i], in, out))
+      return overlap(use, tensors, out, "input", in);
   }
   return tensors.size() > 1 ? check_between(use, tensors) : Status();
 }

@@ -6,7 +6,6 @@
 #include "core/base/collective.h"
 #include "core/base/dtype.h"
 #include "core/base/status.h"
-#include "core/base/tensor.h"
 
 namespace ronde {
 
@@ -21,17 +20,17 @@ struct TensorMemory {
 /// The operation that uses the memory, on this rank.
 struct MemoryUse {
   Collective kind;
-  int ranks = 1;          ///< Of the process set; scatter's input is so many times the shape.
+  int ranks = 1;          ///< Of the process set, where ranks have chunks.
   int place = 0;          ///< This rank's among them.
   bool is_root = true;    ///< Of a rooted collective.
   bool allocates = true;  ///< Outputs without an address are allocated.
 };
 
 /// Checks addresses, and that nothing is written which is read or written elsewhere. In place, an
-/// output is exactly its own input; the root of a scatter may also give its own chunk, and a rank
-/// may gather from its chunk of the output. Blocks: never; reads no tensor. `tensors` have shapes
-/// that validate() allows. Errors: kInvalidArgument naming the tensor, its shape and dtype, and
-/// what is allowed.
+/// output is exactly its own input; for scatter and reduce_scatter it is this rank's own chunk of
+/// it, and a rank may gather from its chunk of the output. Blocks: never; reads no tensor.
+/// `tensors` have shapes that validate() allows. Errors: kInvalidArgument naming the tensor, its
+/// shape and dtype, and what is allowed.
 Status check_memory(const MemoryUse& use, std::span<const TensorMemory> tensors);
 
 }  // namespace ronde

@@ -18,17 +18,17 @@ Status check_message(std::string_view call, const void* data, std::size_t bytes)
 }  // namespace
 
 Result<OperationPtr> Operations::submit(SetId set, Submission submission) {
-  RONDE_RETURN_IF_ERROR(parts_.state.usable());
-  RONDE_RETURN_IF_ERROR(parts_.preparer.prepare(submission, set));
-  return parts_.engine.submit(set, std::move(submission));
+  RONDE_RETURN_IF_ERROR(state_.usable());
+  RONDE_RETURN_IF_ERROR(preparer_.prepare(submission, set));
+  return engine_.submit(set, std::move(submission));
 }
 
 Status Operations::wait(const OperationPtr& operation, const WaitOptions& options) {
   if (operation->done()) return operation->status();
-  RONDE_RETURN_IF_ERROR(parts_.state.usable());
-  const diagnosis::WaitingCallers::Note waiting(parts_.callers);
-  const Timeline::WaitSpan span(parts_.timeline);
-  return parts_.engine.wait(operation, options);
+  RONDE_RETURN_IF_ERROR(state_.usable());
+  const diagnosis::WaitingCallers::Note waiting(callers_);
+  const Timeline::WaitSpan span(timeline_);
+  return engine_.wait(operation, options);
 }
 
 Result<OperationPtr> Operations::run(SetId set, Submission submission, const WaitOptions& options) {
@@ -39,45 +39,45 @@ Result<OperationPtr> Operations::run(SetId set, Submission submission, const Wai
 }
 
 void Operations::declare_blocked(std::span<const OperationPtr> operations, BlockedFlag blocked) {
-  if (parts_.state.usable().ok()) parts_.engine.declare_blocked(operations, std::move(blocked));
+  if (state_.usable().ok()) engine_.declare_blocked(operations, std::move(blocked));
 }
 
 Status Operations::order_after(const OperationPtr& operation, DeviceStream stream) {
   const auto& completion = operation->completion();
   if (!completion) return {};
   const int index = operation->submission().request.device.index;
-  RONDE_ASSIGN_OR_RETURN(const auto device, parts_.devices.open(index));
+  RONDE_ASSIGN_OR_RETURN(const auto device, devices_.open(index));
   return device->wait(stream, *completion);
 }
 
 Result<OperationPtr> Operations::join(SetId set, std::function<void(Operation&)> on_done) {
-  RONDE_RETURN_IF_ERROR(parts_.state.usable());
+  RONDE_RETURN_IF_ERROR(state_.usable());
   Submission submission;
   submission.request.kind = Collective::kJoin;
   submission.on_done = std::move(on_done);
-  return parts_.engine.submit(set, std::move(submission));
+  return engine_.submit(set, std::move(submission));
 }
 
 Result<OperationPtr> Operations::send(int to, std::int64_t tag, std::span<const std::byte> data) {
-  RONDE_RETURN_IF_ERROR(parts_.state.usable());
-  if (to < 0 || to >= parts_.size) {
+  RONDE_RETURN_IF_ERROR(state_.usable());
+  if (to < 0 || to >= size()) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("cannot send to rank {}; allowed: 0 to {}", to, parts_.size - 1));
+                  fmt::format("cannot send to rank {}; allowed: 0 to {}", to, size() - 1));
   }
   RONDE_RETURN_IF_ERROR(check_message("send", data.data(), data.size()));
-  return parts_.engine.send(to, tag, data);
+  return engine_.send(to, tag, data);
 }
 
 Result<OperationPtr> Operations::recv(int from, std::int64_t tag, std::span<std::byte> data,
                                       Message* message) {
-  RONDE_RETURN_IF_ERROR(parts_.state.usable());
-  if (from != kAnySource && (from < 0 || from >= parts_.size)) {
+  RONDE_RETURN_IF_ERROR(state_.usable());
+  if (from != kAnySource && (from < 0 || from >= size())) {
     return Status(Code::kInvalidArgument,
                   fmt::format("cannot receive from rank {}; allowed: 0 to {}, or {} for any", from,
-                              parts_.size - 1, kAnySource));
+                              size() - 1, kAnySource));
   }
   RONDE_RETURN_IF_ERROR(check_message("recv", data.data(), data.size()));
-  return parts_.engine.recv(from, tag, data, message);
+  return engine_.recv(from, tag, data, message);
 }
 
 }  // namespace ronde

@@ -8,7 +8,7 @@
 
 #include "bindings/runtime/diagnosis/callers.h"
 #include "bindings/runtime/groups/devices.h"
-#include "bindings/runtime/runtime_state.h"
+#include "bindings/runtime/groups/runtime_state.h"
 #include "bindings/runtime/submission_preparer.h"
 #include "bindings/runtime/timeline.h"
 #include "core/base/status.h"
@@ -20,17 +20,15 @@ namespace ronde {
 /// Starts this rank's operations over the engine, as long as the runtime is usable. Threads: any.
 class Operations {
  public:
-  /// The parts of the runtime that it uses. All references outlive it; `engine` until `state` ends.
-  struct Parts {
-    const RuntimeState& state;
-    const SubmissionPreparer& preparer;
-    Engine& engine;
-    Devices& devices;
-    Timeline& timeline;
-    diagnosis::WaitingCallers& callers;
-    int size = 1;  ///< Ranks of the job.
-  };
-  explicit Operations(Parts parts) : parts_(parts) {}
+  /// All outlive it; `engine` until `state` ends.
+  Operations(const RuntimeState& state, const SubmissionPreparer& preparer, Engine& engine,
+             Devices& devices, Timeline& timeline, diagnosis::WaitingCallers& callers)
+      : state_(state),
+        preparer_(preparer),
+        engine_(engine),
+        devices_(devices),
+        timeline_(timeline),
+        callers_(callers) {}
 
   /// Submits one operation to a set. Blocks: never. Tensors in device memory may still be written
   /// by work of Submission::stream; they are done when their work is queued, see order_after().
@@ -61,7 +59,14 @@ class Operations {
                             Message* message);
 
  private:
-  const Parts parts_;
+  [[nodiscard]] int size() const noexcept { return engine_.topology().size(); }
+
+  const RuntimeState& state_;
+  const SubmissionPreparer& preparer_;
+  Engine& engine_;
+  Devices& devices_;
+  Timeline& timeline_;
+  diagnosis::WaitingCallers& callers_;
 };
 
 }  // namespace ronde

@@ -17,27 +17,29 @@
 #include "bindings/descriptors/passed.h"
 #include "bindings/exit_log/join_socket.h"
 #include "bindings/runtime/diagnostics.h"
-#include "bindings/runtime/engine_options.h"
 #include "bindings/runtime/groups/agreements.h"
 #include "bindings/runtime/groups/devices.h"
 #include "bindings/runtime/groups/group_factory.h"
+#include "bindings/runtime/groups/group_opener.h"
 #include "bindings/runtime/groups/process_set_table.h"
 #include "bindings/runtime/groups/process_sets.h"
-#include "bindings/runtime/lost_job.h"
-#include "bindings/runtime/named_choices.h"
+#include "bindings/runtime/groups/rank_place.h"
+#include "bindings/runtime/groups/runtime_state.h"
+#include "bindings/runtime/job_settings.h"
 #include "bindings/runtime/operations.h"
-#include "bindings/runtime/rank_place.h"
 #include "bindings/runtime/submission_preparer.h"
 #include "bindings/runtime/timeline.h"
 #include "bindings/runtime/timeline_sources.h"
 #include "bindings/runtime/version.h"
 #include "bindings/runtime/worker_history.h"
-#include "core/base/launchers.h"
+#include "core/base/abort.h"
 #include "core/base/log.h"
-#include "core/base/setting_names.h"
+#include "core/base/settings/launchers.h"
+#include "core/base/settings/setting_names.h"
 #include "core/engine/engine.h"
+#include "core/ports/connection_counts.h"
 #include "ops/compression/residuals.h"
-#include "ops/execution/payload_reducer.h"
+#include "ops/execution/output_planner.h"
 #include "ops/kernels/factory.h"
 
 namespace ronde {
@@ -81,7 +83,51 @@ GroupSpec group_of_all(const std::vector<int>& everyone, const Topology& topolog
 
 }  // namespace
 
-Runtime::Parts::Parts(const Config& the_config, DeviceLibraries libraries)
+/// Holds the runtime's parts in the order in which they begin. They end in the reverse order.
+struct Runtime::Impl {
+  Impl(const Config& config, DeviceLibraries libraries);
+  /// Joins the job and opens the global set.
+  Status start(const JoinOptions& options);
+  void stop(std::string_view why) noexcept;
+  void note_failures();
+  ConnectionObservers observers();
+  void report_transition();
+  void make_observers(const NetworkInterfaces& interfaces);
+  void start_engine();
+  Status start_diagnostics(const JoinOptions& options);
+  Status open_global_set(const JoinOptions& options);
+  /// Takes over the residuals of `last`.
+  [[nodiscard]] Carried take_over(const Impl& last);
+  void report_lost_residuals(const Impl& last, const AgreedSettings& agreed) const;
+  void make_groups(std::vector<SelectionRow> tuned);
+
+  Config config;
+  RuntimeState state;
+  WorkerHistory* history = nullptr;  ///< Outlives it; null if the job is not elastic.
+  std::shared_ptr<ConnectionCounts> connections = std::make_shared<ConnectionCounts>();
+  std::shared_ptr<AbortToken> abort;
+  std::shared_ptr<const ReduceKernels> kernels;
+  std::unique_ptr<const PayloadReducer> payloads;  // the engine uses it
+  std::shared_ptr<ResidualStore> residuals;
+  std::string tuning;  // the text of the tuning file that all ranks use; empty: none
+  std::unique_ptr<ControlChannel> channel;
+  Topology topology;
+  std::unique_ptr<ClockComparison> clocks;
+  std::unique_ptr<CounterSampler> counters;
+  std::unique_ptr<Timeline> timeline;
+  std::unique_ptr<Diagnostics> diagnostics;
+  std::unique_ptr<Registry> registry;
+  std::unique_ptr<Devices> devices;
+  std::unique_ptr<GroupKeys> keys;
+  std::unique_ptr<GroupFactory> groups;
+  std::unique_ptr<ProcessSetTable> sets;
+  std::unique_ptr<SubmissionPreparer> preparer;
+  std::unique_ptr<Engine> engine;  // null once stopped
+  std::unique_ptr<ProcessSets> process_sets;
+  std::unique_ptr<Operations> operations;
+};
+
+Runtime::Impl::Impl(const Config& the_config, DeviceLibraries libraries)
     : config(the_config),
       abort(std::make_shared<AbortToken>()),
       residuals(std::make_shared<ResidualStore>(config.residual_limit_bytes)),
@@ -90,22 +136,18 @@ Runtime::Parts::Parts(const Config& the_config, DeviceLibraries libraries)
       keys(std::make_unique<GroupKeys>()),
       sets(std::make_unique<ProcessSetTable>(config.size)) {}
 
-Runtime::Parts::~Parts() = default;
-
-Status Runtime::Parts::start(const JoinOptions& options) {
+Status Runtime::Impl::start(const JoinOptions& options) {
   install_log_sink(config.log_level, name_in_log(config));
   tell_of_join();
   note_failures();
   warn_of_environment(config);
-  RONDE_RETURN_IF_ERROR(check_meeting_of_hosts(config, process_environment()));
+  RONDE_RETURN_IF_ERROR(check_rendezvous(config, process_environment()));
   RONDE_RETURN_IF_ERROR(check_job_is_known(config, process_environment()));
   RONDE_RETURN_IF_ERROR(check_named_choices(config));
   RONDE_ASSIGN_OR_RETURN(JobCompression compression, job_compression(config.compression));
   config.compression = compression.spec;
-  preparer = std::make_unique<SubmissionPreparer>(
-      std::move(compression),
-      SubmissionPreparer::Parts{
-          .sets = *sets, .residuals = *residuals, .devices = *devices, .rank = config.rank});
+  preparer = std::make_unique<SubmissionPreparer>(std::move(compression), *sets, *residuals,
+                                                  *devices, config.rank);
   // A program between the launcher and this one may have closed the secret's descriptor.
   std::optional<FileDescriptor> secret;
   if (config.secret_fd >= 0) {
@@ -118,7 +160,7 @@ Status Runtime::Parts::start(const JoinOptions& options) {
                          connect_job(config, kVersion, abort, options.cancel, observers()));
   channel = std::move(link.channel);
   topology = channel->topology();
-  make_observers(link.cards);
+  make_observers(link.interfaces);
   start_engine();
   RONDE_RETURN_IF_ERROR(timeline->begin());
   RONDE_RETURN_IF_ERROR(start_diagnostics(options));
@@ -129,7 +171,7 @@ Status Runtime::Parts::start(const JoinOptions& options) {
 }
 
 /// The time of a failure is when the job is declared broken.
-void Runtime::Parts::note_failures() {
+void Runtime::Impl::note_failures() {
   history = WorkerHistory::of(config);
   if (history == nullptr) return;
   (void)abort->listen([known = history] { known->on_broken(); });
@@ -137,43 +179,43 @@ void Runtime::Parts::note_failures() {
 }
 
 /// Connections end before the timeline.
-ConnectionObservers Runtime::Parts::observers() {
+ConnectionObservers Runtime::Impl::observers() {
   return {.counts = connections, .on_healed = [this](int rank, TimeSpan outage) {
-            EventSink* const events = timeline->gate().get();
+            EventSink* const events = timeline->events().get();
             if (events == nullptr) return;
             const std::string name = fmt::format("{} rank {}", kOutageSpan, rank);
             events->span(kConnectionsTrack, name, outage, {});
           }};
 }
 
-/// Reports the way to this epoch, once its first operation has ended.
-void Runtime::Parts::report_passage() {
-  const auto passage = history != nullptr ? history->take_passage() : std::nullopt;
-  if (!passage) return;
-  if (EventSink* events = timeline->gate().get()) show_passage(*passage, *events);
+/// Reports the transition to this epoch, once its first operation has ended.
+void Runtime::Impl::report_transition() {
+  const auto transition = history != nullptr ? history->take_transition() : std::nullopt;
+  if (!transition) return;
+  if (EventSink* events = timeline->events().get()) show_transition(*transition, *events);
 }
 
-void Runtime::Parts::make_observers(const NetworkCards& cards) {
+void Runtime::Impl::make_observers(const NetworkInterfaces& interfaces) {
   clocks = std::make_unique<ClockComparison>(topology);
   counters = std::make_unique<CounterSampler>();
   diagnostics = std::make_unique<Diagnostics>();
   TimelineSources sources;
-  sources.network_card = cards.names;
-  sources.network_megabits = cards.megabits;
+  sources.about.network_interface = interfaces.names;
+  sources.about.network_megabits = interfaces.megabits;
   sources.clock_samples = [this] { return clocks->take(); };
   sources.counters = [this] {
-    report_passage();
+    report_transition();
     return counters->sample();
   };
   timeline = std::make_unique<Timeline>(config, topology, std::move(sources));
 }
 
-void Runtime::Parts::start_engine() {
+void Runtime::Impl::start_engine() {
   EngineOptions options = engine_options(config, topology, std::thread::hardware_concurrency());
   options.channel = channel.get();
   options.payloads = payloads.get();
   options.abort = abort;
-  options.events = &timeline->gate();
+  options.events = &timeline->events();
   options.meter = history != nullptr ? &history->meter() : nullptr;
   options.on_stall = [this] { diagnostics->on_stall(); };
   options.on_left_behind = [this] { diagnostics->on_left_behind(); };
@@ -183,29 +225,29 @@ void Runtime::Parts::start_engine() {
   counters->start(engine->meter());
 }
 
-Status Runtime::Parts::start_diagnostics(const JoinOptions& options) {
+Status Runtime::Impl::start_diagnostics(const JoinOptions& options) {
   DiagnosticsSources sources;
   sources.script = options.script;
   sources.abort = abort;
   sources.left_behind = [this] { return engine->left_behind(); };
-  sources.flights = engine->flights().get();
+  sources.records = engine->records().get();
   sources.meter = &engine->meter();
   sources.connections = connections;
   sources.steps = [this] {
     return timeline->steps() + (history != nullptr ? history->earlier_steps() : 0);
   };
-  sources.report_passage = [this] { report_passage(); };
+  sources.report_transition = [this] { report_transition(); };
   sources.fail = [this](const Status& reason) { engine->fail(reason); };
   sources.on_timeline_signal = [this] { timeline->toggle(); };
   return diagnostics->start(config, topology, std::move(sources));
 }
 
-Carried Runtime::Parts::take_over(const Parts& last) {
+Carried Runtime::Impl::take_over(const Impl& last) {
   residuals->take_over(*last.residuals);
   return {last.tuning, residuals->most_steps(), residuals->count(), true};
 }
 
-void Runtime::Parts::report_lost_residuals(const Parts& last, const AgreedSettings& agreed) const {
+void Runtime::Impl::report_lost_residuals(const Impl& last, const AgreedSettings& agreed) const {
   const int lost = last.config.size - agreed.old_members;
   if (topology.rank != 0 || agreed.carried.residuals == 0 || lost <= 0) return;
   log(LogLevel::kWarning,
@@ -213,8 +255,8 @@ void Runtime::Parts::report_lost_residuals(const Parts& last, const AgreedSettin
       lost, last.config.size, agreed.carried.residuals);
 }
 
-Status Runtime::Parts::open_global_set(const JoinOptions& options) {
-  const Parts* const last = options.last == nullptr ? nullptr : options.last->parts_.get();
+Status Runtime::Impl::open_global_set(const JoinOptions& options) {
+  const Impl* const last = options.last == nullptr ? nullptr : options.last->impl_.get();
   WaitOptions wait;
   wait.interrupt = options.cancel.check;
   wait.deadline = now() + config.start_timeout;
@@ -236,48 +278,32 @@ Status Runtime::Parts::open_global_set(const JoinOptions& options) {
   return {};
 }
 
-void Runtime::Parts::make_groups(std::vector<SelectionRow> tuned) {
-  const MakeExchange make_exchange = [this](std::uint64_t key, const std::vector<int>& ranks,
-                                            const WaitOptions& options) {
-    return std::make_unique<EngineExchange>(*engine, key, ranks, options);
-  };
-  groups = std::make_unique<GroupFactory>(GroupFactory::Parts{.config = config,
-                                                              .topology = topology,
-                                                              .state = state,
-                                                              .registry = *registry,
-                                                              .events = timeline->gate(),
-                                                              .devices = *devices,
-                                                              .keys = *keys,
-                                                              .make_exchange = make_exchange,
-                                                              .abort = abort,
-                                                              .kernels = kernels,
-                                                              .residuals = residuals,
-                                                              .flights = engine->flights(),
-                                                              .tuned = std::move(tuned)});
+void Runtime::Impl::make_groups(std::vector<SelectionRow> tuned) {
+  groups =
+      std::make_unique<GroupFactory>(GroupFactory::Options{.config = config,
+                                                           .topology = topology,
+                                                           .state = state,
+                                                           .registry = *registry,
+                                                           .events = timeline->events(),
+                                                           .devices = *devices,
+                                                           .keys = *keys,
+                                                           .make_exchange = exchanges_over(*engine),
+                                                           .abort = abort,
+                                                           .kernels = kernels,
+                                                           .residuals = residuals,
+                                                           .records = engine->records(),
+                                                           .tuned = std::move(tuned)});
   const auto open_executor = [this](std::uint64_t key, const std::vector<int>& ranks,
-                                    const WaitOptions& options,
-                                    const NewSet& set) -> Result<std::unique_ptr<Executor>> {
-    const GroupRequest request{.key = key, .ranks = ranks, .set = set.id, .set_name = set.name};
-    RONDE_ASSIGN_OR_RETURN(auto executor, groups->open_executor(request, options));
-    return std::unique_ptr<Executor>(std::move(executor));
+                                    const WaitOptions& options, const NewSet& set) {
+    return groups->open_executor({.key = key, .ranks = ranks, .set = set.id, .set_name = set.name},
+                                 options);
   };
-  process_sets = std::make_unique<ProcessSets>(ProcessSets::Parts{.state = state,
-                                                                  .table = *sets,
-                                                                  .keys = *keys,
-                                                                  .engine = *engine,
-                                                                  .rank = topology.rank,
-                                                                  .make_exchange = make_exchange,
-                                                                  .open_executor = open_executor});
-  operations = std::make_unique<Operations>(Operations::Parts{.state = state,
-                                                              .preparer = *preparer,
-                                                              .engine = *engine,
-                                                              .devices = *devices,
-                                                              .timeline = *timeline,
-                                                              .callers = diagnostics->callers(),
-                                                              .size = topology.size()});
+  process_sets = std::make_unique<ProcessSets>(state, *sets, *keys, *engine, open_executor);
+  operations = std::make_unique<Operations>(state, *preparer, *engine, *devices, *timeline,
+                                            diagnostics->callers());
 }
 
-void Runtime::Parts::stop(std::string_view why) noexcept {
+void Runtime::Impl::stop(std::string_view why) noexcept {
   if (!state.end()) return;
   if (engine) {
     engine->leave(now() + std::chrono::seconds(5), std::string(why));
@@ -287,7 +313,7 @@ void Runtime::Parts::stop(std::string_view why) noexcept {
     engine.reset();
   }
   if (timeline) {
-    report_passage();
+    report_transition();
     if (history != nullptr) history->add_steps(timeline->steps());
     const Status status = timeline->end();
     if (!status.ok()) log(LogLevel::kWarning, "the timeline is incomplete: {}", status.message());
@@ -295,14 +321,23 @@ void Runtime::Parts::stop(std::string_view why) noexcept {
   if (channel) channel->close();
 }
 
-Runtime::Runtime(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Runtime::Runtime(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Runtime::~Runtime() {
   shutdown();
-  if (parts_->state.forked()) (void)parts_.release();  // its threads do not exist in this process
+  if (impl_->state.forked()) (void)impl_.release();  // its threads do not exist in this process
 }
 
-std::string Runtime::metrics_text() const { return parts_->diagnostics->metrics_text(); }
+const Config& Runtime::config() const noexcept { return impl_->config; }
+const Topology& Runtime::topology() const noexcept { return impl_->topology; }
+Operations& Runtime::operations() noexcept { return *impl_->operations; }
+ProcessSets& Runtime::process_sets() noexcept { return *impl_->process_sets; }
+GroupFactory& Runtime::groups() noexcept { return *impl_->groups; }
+Timeline& Runtime::timeline() noexcept { return *impl_->timeline; }
+ResidualStore& Runtime::residuals() noexcept { return *impl_->residuals; }
+void Runtime::shutdown(std::string_view why) noexcept { impl_->stop(why); }
+
+std::string Runtime::metrics_text() const { return impl_->diagnostics->metrics_text(); }
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config, JoinOptions options) {
   return create(config, builtin_device_libraries(), std::move(options));
@@ -310,7 +345,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config, JoinOptio
 
 namespace {
 
-/// Workers of an elastic job are ready when their epoch begins: only links can keep them apart.
+/// Workers of an elastic job are ready when their epoch begins: only the network can delay them.
 Config with_start_limit(Config config) {
   const auto limit = 3 * config.link_timeout;
   if (config.epoch > 0 && limit.count() > 0) {
@@ -319,7 +354,10 @@ Config with_start_limit(Config config) {
   return config;
 }
 
-Status no_thread(const std::system_error& error) {
+Status not_started(const std::system_error& error) {
+  if (error.code() != std::errc::resource_unavailable_try_again) {
+    return {Code::kUnavailable, fmt::format("the job cannot be joined: {}", error.what())};
+  }
   return {
       Code::kResourceExhausted,
       fmt::format("cannot start a thread: {}; raise the limit of processes (ulimit -u, pids.max "
@@ -331,24 +369,24 @@ Status no_thread(const std::system_error& error) {
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Config& config, DeviceLibraries libraries,
                                                  JoinOptions options) {
-  auto parts = std::make_unique<Parts>(with_start_limit(config), std::move(libraries));
+  auto impl = std::make_unique<Impl>(with_start_limit(config), std::move(libraries));
   const auto start = [&]() -> Status {
     try {
-      return parts->start(options);
+      return impl->start(options);
     } catch (const std::system_error& error) {
-      return no_thread(error);
+      return not_started(error);
     }
   };
   if (Status status = start(); !status.ok()) {
-    if (const Status why = options.cancel.status(); !why.ok()) parts->abort->abort(why);
-    parts->stop({});
+    if (const Status why = options.cancel.status(); !why.ok()) impl->abort->abort(why);
+    impl->stop({});
     return status;
   }
-  return std::unique_ptr<Runtime>(new Runtime(std::move(parts)));
+  return std::unique_ptr<Runtime>(new Runtime(std::move(impl)));
 }
 
 void Runtime::interrupt() noexcept {
-  if (!parts_->state.ended()) parts_->engine->interrupt();
+  if (!impl_->state.ended()) impl_->engine->interrupt();
 }
 
 }  // namespace ronde

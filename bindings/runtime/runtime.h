@@ -2,48 +2,26 @@
 // line).
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bindings/runtime/diagnosis/script_stacks.h"
-#include "bindings/runtime/rank_place.h"
-#include "bindings/runtime/runtime_state.h"
+#include "bindings/runtime/groups/rank_place.h"
 #include "core/base/abort.h"
-#include "core/base/cancel_source.h"
-#include "core/base/config.h"
+#include "core/base/settings/config.h"
 #include "core/base/status.h"
-#include "core/ports/connection_counts.h"
 #include "core/ports/topology.h"
 
 namespace ronde {
 
-struct AgreedSettings;
-struct Carried;
-class ClockComparison;
-class ControlChannel;
-class CounterSampler;
 struct DeviceLibraries;
-class Devices;
-class Diagnostics;
-class Engine;
 class GroupFactory;
-class GroupKeys;
-struct NetworkCards;
 class Operations;
-class ProcessSetTable;
 class ProcessSets;
-class PayloadReducer;
-class ReduceKernels;
-class Registry;
 class ResidualStore;
-struct SelectionRow;
-class SubmissionPreparer;
 class Timeline;
-class WorkerHistory;
-
 class Runtime;
 
 /// How to join a job.
@@ -67,87 +45,42 @@ class Runtime {
   /// config.start_timeout. Errors: kTimeout naming the ranks that did not come, kVersionMismatch,
   /// kInvalidArgument naming a setting, kUnavailable; those of `options.cancel`.
   static Result<std::unique_ptr<Runtime>> create(const Config& config, JoinOptions options = {});
-  /// The same with other libraries for devices than this build's.
+  /// Uses other device libraries than this build's.
   static Result<std::unique_ptr<Runtime>> create(const Config& config, DeviceLibraries libraries,
                                                  JoinOptions options = {});
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  [[nodiscard]] const Config& config() const noexcept { return parts_->config; }
-  [[nodiscard]] const Topology& topology() const noexcept { return parts_->topology; }
+  [[nodiscard]] const Config& config() const noexcept;
+  [[nodiscard]] const Topology& topology() const noexcept;
   [[nodiscard]] int rank() const noexcept { return topology().rank; }
   [[nodiscard]] int size() const noexcept { return topology().size(); }
   [[nodiscard]] RankPlace place() const { return rank_place(topology()); }
 
   // The parts live as long as the runtime; most of their calls fail after shutdown().
-  [[nodiscard]] Operations& operations() noexcept { return *parts_->operations; }
-  [[nodiscard]] ProcessSets& process_sets() noexcept { return *parts_->process_sets; }
-  [[nodiscard]] GroupFactory& groups() noexcept { return *parts_->groups; }
-  [[nodiscard]] Timeline& timeline() noexcept { return *parts_->timeline; }
+  [[nodiscard]] Operations& operations() noexcept;
+  [[nodiscard]] ProcessSets& process_sets() noexcept;
+  [[nodiscard]] GroupFactory& groups() noexcept;
+  [[nodiscard]] Timeline& timeline() noexcept;
   /// Saved and loaded for a checkpoint, while no operation is under way.
-  [[nodiscard]] ResidualStore& residuals() noexcept { return *parts_->residuals; }
+  [[nodiscard]] ResidualStore& residuals() noexcept;
 
   /// This rank's metrics as Prometheus reads them; empty after shutdown().
   [[nodiscard]] std::string metrics_text() const;
 
   /// Waits for operations in flight to end or fail, leaves the job, stops all threads. Idempotent.
   /// `why` is sent to ranks that still wait for this one: UTF-8, its first 512 bytes.
-  void shutdown(std::string_view why = {}) noexcept { parts_->stop(why); }
+  void shutdown(std::string_view why = {}) noexcept;
 
   /// Makes all waits of this runtime return kInterrupted, now. Safe in signal handlers.
   void interrupt() noexcept;
 
  private:
-  /// In the order in which they are built; they end in the reverse order.
-  struct Parts {
-    Parts(const Config& config, DeviceLibraries libraries);
-    ~Parts();
-    Parts(const Parts&) = delete;
-    Parts& operator=(const Parts&) = delete;
-    /// Joins the job and opens the global set.
-    Status start(const JoinOptions& options);
-    void stop(std::string_view why) noexcept;
-    void note_failures();
-    ConnectionObservers observers();
-    void report_passage();
-    void make_observers(const NetworkCards& cards);
-    void start_engine();
-    Status start_diagnostics(const JoinOptions& options);
-    Status open_global_set(const JoinOptions& options);
-    /// Takes over the residuals of `last`.
-    [[nodiscard]] Carried take_over(const Parts& last);
-    void report_lost_residuals(const Parts& last, const AgreedSettings& agreed) const;
-    void make_groups(std::vector<SelectionRow> tuned);
+  struct Impl;
+  explicit Runtime(std::unique_ptr<Impl> impl);
 
-    Config config;
-    RuntimeState state;
-    WorkerHistory* history = nullptr;  ///< Outlives it; null if the job is not elastic.
-    std::shared_ptr<ConnectionCounts> connections = std::make_shared<ConnectionCounts>();
-    std::shared_ptr<AbortToken> abort;
-    std::shared_ptr<const ReduceKernels> kernels;
-    std::unique_ptr<const PayloadReducer> payloads;  // the engine uses it
-    std::shared_ptr<ResidualStore> residuals;
-    std::string tuning;  // the text of the tuning file that all ranks use; empty: none
-    std::unique_ptr<ControlChannel> channel;
-    Topology topology;
-    std::unique_ptr<ClockComparison> clocks;
-    std::unique_ptr<CounterSampler> counters;
-    std::unique_ptr<Timeline> timeline;
-    std::unique_ptr<Diagnostics> diagnostics;
-    std::unique_ptr<Registry> registry;
-    std::unique_ptr<Devices> devices;
-    std::unique_ptr<GroupKeys> keys;
-    std::unique_ptr<GroupFactory> groups;
-    std::unique_ptr<ProcessSetTable> sets;
-    std::unique_ptr<SubmissionPreparer> preparer;
-    std::unique_ptr<Engine> engine;  // null once stopped
-    std::unique_ptr<ProcessSets> process_sets;
-    std::unique_ptr<Operations> operations;
-  };
-  explicit Runtime(std::unique_ptr<Parts> parts);
-
-  std::unique_ptr<Parts> parts_;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace ronde

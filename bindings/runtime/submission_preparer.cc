@@ -66,9 +66,6 @@ Result<JobCompression> job_compression(const std::string& setting) {
   return JobCompression{to_string(spec), static_cast<std::int64_t>(fewest_elements(spec))};
 }
 
-SubmissionPreparer::SubmissionPreparer(JobCompression compression, Parts parts)
-    : compression_(std::move(compression)), parts_(parts) {}
-
 Status SubmissionPreparer::prepare(Submission& submission, SetId set) const {
   const Status status = settle(submission, set);
   return status.ok() ? status : with_request(status, submission.request);
@@ -97,16 +94,17 @@ Status SubmissionPreparer::check(const Submission& submission, SetId set) const 
 
 /// Errors: kInvalidArgument where the root is not in the set.
 Result<MemoryUse> SubmissionPreparer::use_of(const Request& request, SetId set) const {
-  if (request.root < 0) return MemoryUse{request.kind};
-  RONDE_ASSIGN_OR_RETURN(const auto members, parts_.sets.ranks(set));
+  const bool has_chunks = traits_of(request.kind).output.layout == BufferLayout::kOwnChunk;
+  if (request.root < 0 && !has_chunks) return MemoryUse{request.kind};
+  RONDE_ASSIGN_OR_RETURN(const auto members, sets_.ranks(set));
   const auto place_of = [&](int rank) {
     return std::find(members.begin(), members.end(), rank) - members.begin();
   };
-  if (place_of(request.root) < std::ssize(members)) {
+  if (request.root < 0 || place_of(request.root) < std::ssize(members)) {
     return MemoryUse{request.kind, static_cast<int>(members.size()),
-                     static_cast<int>(place_of(parts_.rank)), request.root == parts_.rank};
+                     static_cast<int>(place_of(rank_)), request.root < 0 || request.root == rank_};
   }
-  RONDE_ASSIGN_OR_RETURN(const SetId number, parts_.sets.number(set));
+  RONDE_ASSIGN_OR_RETURN(const SetId number, sets_.number(set));
   return Status(Code::kInvalidArgument,
                 fmt::format("root rank {} is not in process set {}; allowed: {}", request.root,
                             number, fmt::join(members, ", ")));
@@ -120,7 +118,7 @@ Status SubmissionPreparer::settle_compression(Request& request, SetId set) const
     request.compression = compression_.spec;
   }
   if (request.compression.empty()) return {};
-  if (const std::uint64_t load = parts_.residuals.loads(set); load > 0) {
+  if (const std::uint64_t load = residuals_.loads(set); load > 0) {
     RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(request.compression));
     request.compression = since_load(spec, load);
   }
@@ -130,11 +128,11 @@ Status SubmissionPreparer::settle_compression(Request& request, SetId set) const
   return {};
 }
 
-/// Once a process: it would be said at each step.
+/// Warns once a process: each step would warn.
 void SubmissionPreparer::warn_of_truncation(const Request& request, SetId set) const {
   static std::atomic<bool> said{false};
   if (said.load(std::memory_order_relaxed)) return;
-  const auto members = parts_.sets.ranks(set);
+  const auto members = sets_.ranks(set);
   if (!members.ok() || members->size() == 1 || said.exchange(true)) return;
   const auto integer = std::find_if(request.tensors.begin(), request.tensors.end(), is_integer);
   log(LogLevel::kWarning,
@@ -146,13 +144,13 @@ void SubmissionPreparer::warn_of_truncation(const Request& request, SetId set) c
 Status SubmissionPreparer::prepare_device(Submission& submission, SetId set) const {
   Request& request = submission.request;
   if (request.device.kind != DeviceKind::kCuda) return {};
-  auto device = parts_.devices.open(request.device.index);
+  auto device = devices_.open(request.device.index);
   if (!device.ok()) {
     return {Code::kUnsupported,
             fmt::format("the tensor is on cuda:{}, which cannot be used here: {}",
                         request.device.index, device.status().message())};
   }
-  if (!parts_.devices.claim(set, request.device.index)) request.device.kind = kSeveralDevices;
+  if (!devices_.claim(set, request.device.index)) request.device.kind = kSeveralDevices;
   RONDE_ASSIGN_OR_RETURN(submission.ready, (*device)->record(submission.stream));
   if (!submission.allocate) {
     submission.device_memory = [device = *device](std::size_t bytes) {

@@ -3,12 +3,13 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "bindings/runtime/groups/devices.h"
 #include "bindings/runtime/groups/process_set_table.h"
 #include "bindings/runtime/memory_check.h"
 #include "core/base/status.h"
-#include "core/engine/operation.h"
+#include "core/engine/queues/operation.h"
 #include "ops/compression/residuals.h"
 
 namespace ronde {
@@ -25,14 +26,14 @@ Result<JobCompression> job_compression(const std::string& setting);
 /// Makes a submission ready for the engine. Threads: any.
 class SubmissionPreparer {
  public:
-  /// The parts of the runtime that it uses. All references outlive it.
-  struct Parts {
-    const ProcessSetTable& sets;
-    const ResidualStore& residuals;
-    Devices& devices;
-    int rank = 0;  ///< Of the job.
-  };
-  SubmissionPreparer(JobCompression compression, Parts parts);
+  /// `rank`: of the job. All references outlive it.
+  SubmissionPreparer(JobCompression compression, const ProcessSetTable& sets,
+                     const ResidualStore& residuals, Devices& devices, int rank)
+      : compression_(std::move(compression)),
+        sets_(sets),
+        residuals_(residuals),
+        devices_(devices),
+        rank_(rank) {}
 
   /// Validates, checks the tensors' memory, settles the compression and, in device memory, records
   /// what the tensors wait for.
@@ -50,7 +51,10 @@ class SubmissionPreparer {
   Status prepare_device(Submission& submission, SetId set) const;
 
   const JobCompression compression_;
-  const Parts parts_;
+  const ProcessSetTable& sets_;
+  const ResidualStore& residuals_;
+  Devices& devices_;
+  const int rank_;
 };
 
 }  // namespace ronde

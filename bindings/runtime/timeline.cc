@@ -19,7 +19,7 @@ Timeline::Timeline(const Config& config, const Topology& topology, TimelineSourc
 void Timeline::start_nvtx() {
   nvtx_ = create_nvtx_sink();
   if (nvtx_ == nullptr) log(LogLevel::kWarning, "RONDE_NVTX=1, but {}", nvtx_missing());
-  gate_.set(nvtx_.get());
+  switch_.set(nvtx_.get());
 }
 
 Status Timeline::begin() {
@@ -40,28 +40,27 @@ Status Timeline::begin() {
 
 /// `recorder` null: events go to NVTX alone.
 void Timeline::record_to(Recorder* recorder) {
-  if (nvtx_ == nullptr) return gate_.set(recorder);
+  if (nvtx_ == nullptr) return switch_.set(recorder);
   nvtx_->pass_on_to(recorder);
 }
 
 /// Measuring the machine at the end of an epoch would make recoveries longer.
 Recorder::Options Timeline::recorder_options() const {
   Recorder::Options options;
-  options.job = config_.job_id;
-  options.network_card = sources_.network_card;
-  options.network_megabits = sources_.network_megabits;
+  options.about = sources_.about;
+  options.about.job = config_.job_id;
+  options.about.fusion_bytes = static_cast<std::int64_t>(config_.fusion_threshold_bytes);
   options.clock_samples = sources_.clock_samples;
   options.counters = [this] {
-    const bool counts = sources_.counters && gate_.get() != nullptr;
+    const bool counts = sources_.counters && switch_.get() != nullptr;
     return counts ? sources_.counters() : std::vector<CounterSample>();
   };
   options.last_counters = measure_machine;
-  options.fusion_bytes = static_cast<std::int64_t>(config_.fusion_threshold_bytes);
   options.chunk_bytes = config_.timeline_part_bytes;
   options.parts = config_.timeline_parts;
   if (WorkerHistory* history = WorkerHistory::of(config_)) {
-    options.worker = config_.worker;
-    options.epoch = config_.epoch;
+    options.about.worker = config_.worker;
+    options.about.epoch = config_.epoch;
     options.tracks = history->tracks();
     options.last_counters = [machine = history->machine(config_.epoch)] { return machine; };
   }
@@ -136,31 +135,31 @@ void Timeline::toggle() {
 }
 
 void Timeline::mark(std::string_view name) {
-  if (EventSink* events = gate_.get()) events->instant(kMarksTrack, name);
+  if (EventSink* events = switch_.get()) events->instant(kMarksTrack, name);
 }
 
 void Timeline::begin_mark(std::string_view name) {
-  if (EventSink* events = gate_.get()) events->begin(kMarksTrack, name, {});
+  if (EventSink* events = switch_.get()) events->begin(kMarksTrack, name, {});
 }
 
 void Timeline::end_mark() {
-  if (EventSink* events = gate_.get()) events->end(kMarksTrack, {});
+  if (EventSink* events = switch_.get()) events->end(kMarksTrack, {});
 }
 
 void Timeline::mark_commit(std::uint64_t step) {
-  if (EventSink* events = gate_.get()) events->counter(kCommitCounter, static_cast<double>(step));
+  if (EventSink* events = switch_.get()) events->counter(kCommitCounter, static_cast<double>(step));
 }
 
 void Timeline::mark_step() {
   const auto steps = steps_.fetch_add(1) + 1;
-  EventSink* events = gate_.get();
+  EventSink* events = switch_.get();
   if (events == nullptr) return;
   core_wait_.sample_step(*events);
   events->counter(kStepCounter, static_cast<double>(steps));
 }
 
 void Timeline::mark_pass(std::string_view name) {
-  EventSink* events = gate_.get();
+  EventSink* events = switch_.get();
   if (events == nullptr) return;
   events->end(kPassesTrack, {});
   if (!name.empty()) events->begin(kPassesTrack, name, {});

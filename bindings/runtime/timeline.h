@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/config.h"
 #include "core/base/mutex.h"
+#include "core/base/settings/config.h"
 #include "core/base/status.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/topology.h"
@@ -22,8 +22,7 @@ namespace ronde {
 
 /// Sources of a timeline beside events. Objects that the functions use outlive the timeline.
 struct TimelineSources {
-  std::string network_card = {};  ///< As RecordingInfo has them.
-  int network_megabits = 0;
+  RecordingInfo about = {};  ///< As Recorder::Options has it. Job and worker are added.
   std::function<std::vector<ClockSample>()> clock_samples = {};  ///< As Recorder::Options has it.
   std::function<std::vector<CounterSample>()> counters = {};     ///< Only called while recording.
 };
@@ -69,13 +68,13 @@ class Timeline {
   /// Number of calls of mark_step().
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
 
-  /// The gate by which engine and executors reach the sink of their events.
-  [[nodiscard]] const EventGate& gate() const noexcept { return gate_; }
+  /// Engine and executors get the sink of their events from it.
+  [[nodiscard]] const EventSwitch& events() const noexcept { return switch_; }
 
   /// Shows that the calling thread waits, while it lives.
   class WaitSpan {
    public:
-    explicit WaitSpan(Timeline& timeline) : timeline_(timeline), events_(timeline.gate_.get()) {
+    explicit WaitSpan(Timeline& timeline) : timeline_(timeline), events_(timeline.switch_.get()) {
       if (events_ == nullptr) return;
       timeline_.core_wait_.sample(*events_);
       events_->begin(kWaitTrack, "WAIT", {});
@@ -102,7 +101,7 @@ class Timeline {
   const Config& config_;
   const Topology& topology_;
   const TimelineSources sources_;
-  EventGate gate_;
+  EventSwitch switch_;
   CoreWait core_wait_;
   std::atomic<std::uint64_t> steps_{0};
   std::unique_ptr<NvtxSink> nvtx_;  // null: not asked for, or not built

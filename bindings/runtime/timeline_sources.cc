@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "ops/compression/auto/codec_speed.h"
+#include "ops/compression/auto/cost_model.h"
 #include "timeline/recording/machine_probe.h"
 #include "timeline/recording/trace_head.h"
 

@@ -20,7 +20,7 @@ Registry& registry() {
 
 }  // namespace
 
-void show_passage(const EpochPassage& passage, EventSink& events) {
+void show_transition(const EpochTransition& transition, EventSink& events) {
   const auto begin = [&](std::string_view name, std::int64_t at_ns) {
     events.begin(kRecoveryTrack, name, {.at_ns = at_ns});
   };
@@ -29,12 +29,12 @@ void show_passage(const EpochPassage& passage, EventSink& events) {
     begin(name, from_ns);
     end(to_ns);
   };
-  begin(passage.failed ? kRecoverySpan : kChangeSpan, passage.left_ns);
-  part(kLeavePart, passage.left_ns, passage.ready_ns);
-  part(kWaitPart, passage.ready_ns, passage.placed_ns);
-  part(kConnectPart, passage.placed_ns, passage.connected_ns);
-  part(kFirstOperationPart, passage.connected_ns, passage.ended_ns);
-  end(passage.ended_ns);
+  begin(transition.failed ? kRecoverySpan : kChangeSpan, transition.left_ns);
+  part(kLeavePart, transition.left_ns, transition.ready_ns);
+  part(kWaitPart, transition.ready_ns, transition.placed_ns);
+  part(kConnectPart, transition.placed_ns, transition.connected_ns);
+  part(kFirstOperationPart, transition.connected_ns, transition.ended_ns);
+  end(transition.ended_ns);
 }
 
 WorkerHistory* WorkerHistory::of(const Config& config) {
@@ -50,26 +50,26 @@ WorkerHistory& WorkerHistory::of_worker(int worker) {
 
 void WorkerHistory::on_broken() {
   const MutexLock lock(mutex_);
-  if (passage_.left_ns == 0) passage_.left_ns = steady_ns();
+  if (transition_.left_ns == 0) transition_.left_ns = steady_ns();
 }
 
-/// A failure while an epoch begins belongs to the passage that is under way.
+/// A failure while an epoch begins belongs to the transition that is under way.
 void WorkerHistory::on_ready(bool failed) {
   const MutexLock lock(mutex_);
-  passage_.failed |= failed;
-  passage_.ready_ns = steady_ns();
-  passage_.placed_ns = passage_.connected_ns = 0;
+  transition_.failed |= failed;
+  transition_.ready_ns = steady_ns();
+  transition_.placed_ns = transition_.connected_ns = 0;
 }
 
 void WorkerHistory::on_placed() {
   const MutexLock lock(mutex_);
-  passage_.placed_ns = steady_ns();
+  transition_.placed_ns = steady_ns();
 }
 
 void WorkerHistory::on_connected() {
   const MutexLock lock(mutex_);
   meter_.forget_first();
-  passage_.connected_ns = steady_ns();
+  transition_.connected_ns = steady_ns();
 }
 
 void WorkerHistory::add_steps(std::uint64_t steps) {
@@ -87,17 +87,17 @@ std::string WorkerHistory::recording() const {
   return recording_;
 }
 
-std::optional<EpochPassage> WorkerHistory::take_passage() {
+std::optional<EpochTransition> WorkerHistory::take_transition() {
   const MutexLock lock(mutex_);
   const std::int64_t ended_ns = meter_.first_ended_ns();
-  if (ended_ns == 0 || passage_.connected_ns == 0 || ended_ns < passage_.connected_ns) {
+  if (ended_ns == 0 || transition_.connected_ns == 0 || ended_ns < transition_.connected_ns) {
     return std::nullopt;
   }
-  EpochPassage passage = std::exchange(passage_, {});
-  if (passage.left_ns == 0) return std::nullopt;  // the worker's first epoch
-  passage.ended_ns = ended_ns;
-  (passage.failed ? recoveries_ : changes_).add(ended_ns - passage.left_ns);
-  return passage;
+  EpochTransition transition = std::exchange(transition_, {});
+  if (transition.left_ns == 0) return std::nullopt;  // the worker's first epoch
+  transition.ended_ns = ended_ns;
+  (transition.failed ? recoveries_ : changes_).add(ended_ns - transition.left_ns);
+  return transition;
 }
 
 std::uint64_t WorkerHistory::earlier_steps() const {

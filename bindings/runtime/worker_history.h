@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/config.h"
 #include "core/base/mutex.h"
+#include "core/base/settings/config.h"
 #include "core/engine/records/meter.h"
 #include "core/ports/connection_counts.h"
 #include "core/ports/event_sink.h"
@@ -18,9 +18,9 @@
 
 namespace ronde {
 
-/// A worker's way from one epoch to the next, by the steady clock in nanoseconds. Later moments are
-/// not earlier than those before.
-struct EpochPassage {
+/// A worker's transition from one epoch to the next, by the steady clock in nanoseconds. Later
+/// moments are not earlier than those before.
+struct EpochTransition {
   bool failed = false;            ///< The last epoch ended by a failure; else by a change.
   std::int64_t left_ns = 0;       ///< The failure was noticed, or the epoch was left.
   std::int64_t ready_ns = 0;      ///< The launcher was told that the worker is ready.
@@ -29,8 +29,8 @@ struct EpochPassage {
   std::int64_t ended_ns = 0;      ///< The first operation has ended well.
 };
 
-/// Shows the passage as a span with its parts.
-void show_passage(const EpochPassage& passage, EventSink& events);
+/// Shows the transition as a span with its parts.
+void show_transition(const EpochTransition& transition, EventSink& events);
 
 /// Lives as long as the process, as the runtimes of the epochs come and go. Threads: any.
 class WorkerHistory {
@@ -55,12 +55,12 @@ class WorkerHistory {
   void record_to(const std::string& path) RONDE_EXCLUDES(mutex_);
   [[nodiscard]] std::string recording() const RONDE_EXCLUDES(mutex_);
 
-  /// The passage to this epoch, once its first operation has ended; each passage once.
-  std::optional<EpochPassage> take_passage() RONDE_EXCLUDES(mutex_);
+  /// The transition to this epoch, once its first operation has ended; each transition once.
+  std::optional<EpochTransition> take_transition() RONDE_EXCLUDES(mutex_);
 
   /// Steps of the epochs that have ended.
   [[nodiscard]] std::uint64_t earlier_steps() const RONDE_EXCLUDES(mutex_);
-  /// Durations of the passages after failures, and after changes.
+  /// Durations of the transitions after failures, and after changes.
   [[nodiscard]] const DurationHistogram& recoveries() const noexcept { return recoveries_; }
   [[nodiscard]] const DurationHistogram& changes() const noexcept { return changes_; }
   /// Counts the operations of all epochs.
@@ -79,7 +79,7 @@ class WorkerHistory {
   DurationHistogram recoveries_;
   DurationHistogram changes_;
   mutable Mutex mutex_;
-  EpochPassage passage_ RONDE_GUARDED_BY(mutex_);  // under way if left_ns is set
+  EpochTransition transition_ RONDE_GUARDED_BY(mutex_);  // under way if left_ns is set
   std::uint64_t steps_ RONDE_GUARDED_BY(mutex_) = 0;
   std::string recording_ RONDE_GUARDED_BY(mutex_);
   std::optional<std::vector<CounterSample>> machine_ RONDE_GUARDED_BY(mutex_);

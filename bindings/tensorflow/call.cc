@@ -17,6 +17,12 @@ std::int32_t dtype_of(DataType type) {
   switch (type) {
     case ::tensorflow::DT_UINT8:
       return RONDE_UINT8;
+    case ::tensorflow::DT_UINT16:
+      return RONDE_UINT16;
+    case ::tensorflow::DT_UINT32:
+      return RONDE_UINT32;
+    case ::tensorflow::DT_UINT64:
+      return RONDE_UINT64;
     case ::tensorflow::DT_INT8:
       return RONDE_INT8;
     case ::tensorflow::DT_INT16:

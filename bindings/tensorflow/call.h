@@ -66,7 +66,7 @@ class Call {
   void submit(Part& part);
   /// The operations that the process submits only after the end of this one.
   [[nodiscard]] ronde_blocks blocks() const;
-  /// For how long, in microseconds, submit() may wait for the other ranks.
+  /// The time in microseconds that submit() may wait for the other ranks.
   [[nodiscard]] std::int32_t help_time() const;
   /// Ends the call when TensorFlow cancels the step, as it does after an error in another kernel:
   /// where ranks disagree, operations are left that no other rank submits.

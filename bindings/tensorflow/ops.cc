@@ -1,10 +1,11 @@
-// The graph ops and their shapes. All are stateful: they are never folded, merged or pruned, as a
-// rank that leaves one out would hold up the others.
+// The graph ops, their shapes and kernels. All are stateful: they are never folded, merged or
+// pruned, as a rank that leaves one out would hold up the others.
 //
 // names: one for each tensor, each an operation of its own; or a single one for all as one
 // operation; "" for operations that are matched by order. site: "file:line" of the user's code.
 // program: the number of the traced function, see program.h; 0: none; -1: in eager mode. Scale
 // factors are texts, as attributes have no double. priorities: one for each name, or none.
+#include "kernels.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -51,7 +52,14 @@ absl::Status alltoall_shapes(InferenceContext* c) {
 
 }  // namespace
 
-#define RONDE_TYPES "{uint8, int8, int16, int32, int64, half, bfloat16, float, double, bool}"
+/// The kernel of a graph op: its collective, and true where its last input is this rank's weight.
+#define RONDE_KERNEL(name, ...)                                      \
+  REGISTER_KERNEL_BUILDER(Name(name).Device(tensorflow::DEVICE_CPU), \
+                          ronde::tensorflow::CollectiveKernel<__VA_ARGS__>)
+
+#define RONDE_TYPES                                                                            \
+  "{uint8, uint16, uint32, uint64, int8, int16, int32, int64, half, bfloat16, float, double, " \
+  "bool}"
 
 REGISTER_OP("RondeAllreduce")
     .Attr("T: list(" RONDE_TYPES ") >= 1")
@@ -69,6 +77,7 @@ REGISTER_OP("RondeAllreduce")
     .SetIsStateful()
     .SetShapeFn(same_shapes)
     .Doc("Combines tensors over all ranks of a process set, element by element.");
+RONDE_KERNEL("RondeAllreduce", RONDE_ALLREDUCE);
 
 REGISTER_OP("RondeWeightedAllreduce")
     .Attr("T: list({half, bfloat16, float, double}) >= 1")
@@ -87,6 +96,7 @@ REGISTER_OP("RondeWeightedAllreduce")
     .SetIsStateful()
     .SetShapeFn(same_shapes)
     .Doc("Averages tensors over all ranks of a process set; `weight`: this rank's in the mean.");
+RONDE_KERNEL("RondeWeightedAllreduce", RONDE_ALLREDUCE, true);
 
 REGISTER_OP("RondeAllgather")
     .Attr("T: list(" RONDE_TYPES ") >= 1")
@@ -99,6 +109,7 @@ REGISTER_OP("RondeAllgather")
     .SetIsStateful()
     .SetShapeFn(other_rows_each)
     .Doc("Joins the ranks' tensors along the first dimension, which may differ between ranks.");
+RONDE_KERNEL("RondeAllgather", RONDE_ALLGATHER);
 
 REGISTER_OP("RondeBroadcast")
     .Attr("T: list(" RONDE_TYPES ") >= 1")
@@ -112,6 +123,7 @@ REGISTER_OP("RondeBroadcast")
     .SetIsStateful()
     .SetShapeFn(same_shapes)
     .Doc("Gives every rank the root's tensors.");
+RONDE_KERNEL("RondeBroadcast", RONDE_BROADCAST);
 
 REGISTER_OP("RondeReducescatter")
     .Attr("T: list(" RONDE_TYPES ") >= 1")
@@ -127,6 +139,7 @@ REGISTER_OP("RondeReducescatter")
     .SetIsStateful()
     .SetShapeFn(other_rows_each)
     .Doc("Combines over all ranks and leaves each its part of the rows.");
+RONDE_KERNEL("RondeReducescatter", RONDE_REDUCE_SCATTER);
 
 REGISTER_OP("RondeAlltoall")
     .Attr("T: " RONDE_TYPES)
@@ -141,6 +154,7 @@ REGISTER_OP("RondeAlltoall")
     .SetIsStateful()
     .SetShapeFn(alltoall_shapes)
     .Doc("Sends splits[r] rows to rank r; no splits mean even parts.");
+RONDE_KERNEL("RondeAlltoall", RONDE_ALLTOALL);
 
 REGISTER_OP("RondeBarrier")
     .Attr("names: list(string)")
@@ -150,6 +164,7 @@ REGISTER_OP("RondeBarrier")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc("Ends once all ranks of the set have come to it.");
+RONDE_KERNEL("RondeBarrier", RONDE_BARRIER);
 
 REGISTER_OP("RondeJoin")
     .Attr("names: list(string)")
@@ -159,6 +174,7 @@ REGISTER_OP("RondeJoin")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
     .Doc("Says that this rank has no more data; gives the rank that joined last.");
+RONDE_KERNEL("RondeJoin", RONDE_JOIN);
 
 REGISTER_OP("RondeQuery")
     .Attr("what: {'rank', 'size', 'local_rank', 'local_size', 'included'}")
@@ -167,3 +183,5 @@ REGISTER_OP("RondeQuery")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
     .Doc("Who this process is in the job, when the graph runs.");
+REGISTER_KERNEL_BUILDER(Name("RondeQuery").Device(tensorflow::DEVICE_CPU),
+                        ronde::tensorflow::QueryKernel);

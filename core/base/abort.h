@@ -1,4 +1,5 @@
-// The token that every wait of every backend takes: once aborted, waits return within milliseconds.
+// Ways to end a wait early. Every wait of every backend takes a token: once aborted, waits return
+// within milliseconds.
 #pragma once
 
 #include <atomic>
@@ -63,6 +64,17 @@ class WaitCheck {
  private:
   const AbortToken& token_;
   const std::function<void()> check_;
+};
+
+/// Tells waits in system calls that a request from outside ends them. Without a check they run to
+/// their deadline. Threads: those of `check`.
+struct CancelSource {
+  int fd = -1;  ///< A wait that sleeps is woken when it becomes readable; -1: none.
+  /// Reads what made `fd` readable. An error ends the wait, and is what the wait returns. Called in
+  /// the waiting thread, again and again. Blocks: never.
+  std::function<Status()> check;
+
+  [[nodiscard]] Status status() const { return check ? check() : Status(); }
 };
 
 }  // namespace ronde

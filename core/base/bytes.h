@@ -1,7 +1,8 @@
-// Views of plain values as bytes.
+// Views of plain values as bytes, and a fast hash to compare bytes between ranks.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -14,5 +15,10 @@ inline std::span<const std::byte> as_bytes(std::string_view text) noexcept {
 inline std::string_view as_text(std::span<const std::byte> bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
+
+/// 64 bits that differ between different bytes, except by a chance of about 2^-64. The same on all
+/// hosts of one byte order. Not for secrets: bytes of the same hash can be constructed.
+/// Source: XXH64, with seed 0, as the xxHash specification (Collet, 2012) has it.
+std::uint64_t hash64(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace ronde

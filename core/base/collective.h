@@ -26,14 +26,14 @@ enum class Collective : std::uint8_t {
   kJoin = 9,
 };
 
-/// What a rank's input or output holds of the tensor.
+/// The part of the tensor that a rank's input or output holds.
 enum class BufferLayout : std::uint8_t {
   kNone,
   kWhole,
   kOwnChunk,  ///< This rank's chunk.
   kChunks,    ///< Every rank's chunk, in order of rank.
-  kSends,     ///< What each rank gets of this one, by the caller's splits.
-  kReceives,  ///< What this rank gets of each.
+  kSends,     ///< A part for each rank, by the caller's splits.
+  kReceives,  ///< A part from each rank.
 };
 
 /// One side of a collective.
@@ -42,7 +42,7 @@ struct BufferTraits {
   bool root_only = false;  ///< Other ranks have none.
 };
 
-/// What the shape in a request describes.
+/// The tensor that the shape in a request describes.
 enum class ShapeOf : std::uint8_t {
   kNothing,
   kTensor,  ///< The whole tensor. All ranks agree on it.

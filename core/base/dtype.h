@@ -1,10 +1,12 @@
-// Element types and reduce operations, with one row of facts for each.
+// Tensors: element types and reduce operations, with one row of facts for each; shapes and devices.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/enum_table.h"
 #include "core/base/status.h"
@@ -25,6 +27,9 @@ enum class DType : std::uint8_t {
   kBool = 9,
   kFloat8E4m3 = 10,  ///< OCP's E4M3 without infinities ("fn"); see core/base/small_float.h.
   kFloat8E5m2 = 11,
+  kUint16 = 12,
+  kUint32 = 13,
+  kUint64 = 14,
 };
 
 /// The facts of an element type.
@@ -49,6 +54,9 @@ inline constexpr std::array kDTypes = {
     DTypeTraits{DType::kBool, "bool", 1},
     DTypeTraits{DType::kFloat8E4m3, "float8_e4m3fn", 1, true},
     DTypeTraits{DType::kFloat8E5m2, "float8_e5m2", 1, true},
+    DTypeTraits{DType::kUint16, "uint16", 2},
+    DTypeTraits{DType::kUint32, "uint32", 4},
+    DTypeTraits{DType::kUint64, "uint64", 8},
 };
 inline constexpr int kDTypeCount = static_cast<int>(kDTypes.size());
 
@@ -128,6 +136,34 @@ constexpr std::string_view to_string(ReduceOp op) noexcept { return name_in(kRed
 inline Result<DType> parse_dtype(std::string_view text) { return parse_in(kDTypes, text, "dtype"); }
 inline Result<ReduceOp> parse_reduce_op(std::string_view text) {
   return parse_in(kReduceOps, text, "reduce operation");
+}
+
+enum class DeviceKind : std::uint8_t { kCpu = 0, kCuda = 1 };
+
+/// A device of this host; `index` is the CUDA ordinal and 0 for the CPU.
+struct Device {
+  DeviceKind kind = DeviceKind::kCpu;
+  int index = 0;
+  bool operator==(const Device&) const = default;
+};
+
+/// Extents in elements, outermost first. No extents mean a single element.
+using Shape = std::vector<std::int64_t>;
+
+/// Number of elements: 1 for no dimensions, 0 where any extent is 0.
+inline std::int64_t element_count(const Shape& shape) noexcept {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  return count;
+}
+
+/// "[2, 3]".
+inline std::string to_string(const Shape& shape) {
+  std::string text;
+  for (const std::int64_t extent : shape) {
+    text += (text.empty() ? "" : ", ") + std::to_string(extent);
+  }
+  return "[" + text + "]";
 }
 
 }  // namespace ronde

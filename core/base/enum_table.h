@@ -11,7 +11,7 @@
 
 namespace ronde {
 
-/// Whether row i of `table` is that of value i.
+/// True if row i of `table` is that of value i.
 template <typename Row, std::size_t N>
 constexpr bool is_in_order(const std::array<Row, N>& table) noexcept {
   for (std::size_t i = 0; i < N; ++i) {

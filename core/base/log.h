@@ -19,7 +19,7 @@ using LogSink = std::function<void(LogLevel, std::string_view)>;
 /// Threads: any; the log is the process's, not a runtime's, as standard error is.
 void set_log(LogLevel level, LogSink sink);
 
-/// Whether a line of `level` would be written; one relaxed load.
+/// True if a line of `level` would be written; one relaxed load.
 bool log_enabled(LogLevel level) noexcept;
 
 /// Writes one line, without formatting it.

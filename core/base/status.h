@@ -11,11 +11,12 @@
 #include <utility>
 #include <variant>
 
-#include "core/base/export.h"
+/// Marks what the shared library exports.
+#define RONDE_API [[gnu::visibility("default")]]
 
 namespace ronde {
 
-/// What kind of thing went wrong; every code has an exception type at the edges.
+/// The kind of an error. Each has an exception type in the bindings.
 enum class Code : std::uint8_t {
   kOk = 0,
   kInvalidArgument,    ///< A value the caller passed or set is not allowed.
@@ -37,7 +38,7 @@ enum class Code : std::uint8_t {
 /// The code's stable name, such as "rank failure".
 RONDE_API std::string_view to_string(Code code) noexcept;
 
-/// Which rank an error is about. `pid` is 0 and `host` empty where unknown.
+/// The rank that an error is about. `pid` is 0 and `host` empty where unknown.
 struct FailedRank {
   int rank = -1;
   std::string host;

@@ -1,6 +1,5 @@
 // Values as bytes between processes: little-endian numbers, text and lists with their length
-// before. All messages use it but the negotiation's, whose format is FlatBuffers'
-// (core/protocol/wire.h).
+// before. All messages use it.
 //
 // A message names its fields once, for both directions:
 //
@@ -22,6 +21,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,7 +39,8 @@ static_assert(std::endian::native == std::endian::little, "numbers are copied as
 
 /// A value of fixed width. bool is none: not every byte is one.
 template <typename T>
-concept WireNumber = (std::integral<T> && !std::same_as<T, bool>) || std::is_enum_v<T>;
+concept WireNumber =
+    (std::integral<T> && !std::same_as<T, bool>) || std::floating_point<T> || std::is_enum_v<T>;
 
 /// Appends values. `Buffer` is std::vector<std::byte> or std::string.
 template <typename Buffer = std::vector<std::byte>>
@@ -86,9 +87,22 @@ class WireWriter {
     raw(as_bytes(text));
   }
   template <typename T>
-  void put(const std::vector<T>& list) {
+  void put(std::span<const T> list) {
     put(static_cast<std::uint32_t>(list.size()));
-    for (const T& each : list) put(each);
+    if constexpr (WireNumber<T>) {
+      raw(std::as_bytes(list));
+    } else {
+      for (const T& each : list) put(each);
+    }
+  }
+  template <typename T>
+  void put(const std::vector<T>& list) {
+    put(std::span<const T>(list));
+  }
+  template <typename T>
+  void put(const std::shared_ptr<const T>& value) {
+    put(value != nullptr);
+    if (value != nullptr) put(*value);
   }
   template <typename K, typename V>
   void put(const std::map<K, V>& map) {
@@ -181,10 +195,26 @@ class WireReader {
     value = byte == 1;
   }
   void get(std::string& text) { text = as_text(take(count())); }
+  template <WireNumber T>
+  void get(std::vector<T>& list) {
+    const auto bytes = take(sizeof(T) * count());
+    list.resize(bytes.size() / sizeof(T));
+    if (!bytes.empty()) std::memcpy(list.data(), bytes.data(), bytes.size());
+  }
   template <typename T>
   void get(std::vector<T>& list) {
     list.clear();
     for (std::uint32_t left = count(); left > 0 && ok(); --left) get(list.emplace_back());
+  }
+  template <typename T>
+  void get(std::shared_ptr<const T>& value) {
+    bool given = false;
+    get(given);
+    value = nullptr;
+    if (!given) return;
+    auto made = std::make_shared<T>();
+    get(*made);
+    value = std::move(made);
   }
   template <typename K, typename V>
   void get(std::map<K, V>& map) {
@@ -228,5 +258,8 @@ Result<T> decode_wire(std::span<const std::byte> bytes, std::string_view what) {
   RONDE_RETURN_IF_ERROR(reader.finish());
   return message;
 }
+
+/// The most of Config::inline_payload_bytes. All of it fits into one frame.
+inline constexpr std::size_t kMaxPayloadBytes = std::size_t{16} << 10;
 
 }  // namespace ronde

@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kLongestFetchPause{30};
 // Events.
 
 void Director::set_hosts(const std::vector<HostPlaces>& hosts, TimePoint time) {
-  if (epoch_ == 0) gate_.on_first_hosts(time);
+  if (epoch_ == 0) policy_.on_first_hosts(time);
   hosts_.set(hosts);
   settle(time, epoch_ > 0 && options_.await_new_hosts);
 }
@@ -41,7 +41,7 @@ void Director::on_ready(WorkerId id, const ReadyNote& note, TimePoint time) {
   worker->holds_state = note.holds_state;
   if (note.last_epoch == epoch_ && epoch_ > 0) {
     closing_ = true;
-    suspects_.add(note.suspects);
+    watch_.suspect(note.suspects);
   }
   if (cause_.empty() && !note.why.empty()) cause_ = fmt::format("worker {}: {}", id, note.why);
   settle_epoch(time);
@@ -179,7 +179,7 @@ void Director::on_host_tried(const std::string& host, const std::string& missed,
     unreached_.erase(host);
   } else {
     checks_.forget(host);
-    hosts_.on_lost(host, time);
+    drop(host, time);
     if (unreached_.insert(host).second) {
       commands_.report(
           fmt::format("host {} gets no workers, and is tried again later: {}", host, missed));
@@ -203,7 +203,7 @@ void Director::settle_epoch(TimePoint time) {
     fetch_state(time);
     stop_suspects(time);
     try_epoch(time);
-    if (auto text = waits_.due(workers_, epoch_, closing_, time)) commands_.report(*text);
+    if (auto text = watch_.delay(workers_, epoch_, closing_, time)) commands_.report(*text);
     send_change(time);
   }
   if (ending()) end_leftovers();
@@ -239,7 +239,7 @@ void Director::start_workers(TimePoint time, bool awaited) {
     const bool waits = awaited || checks_.awaited(host);
     checks_.forget(host);
     for (int i = 0; i < room; ++i) workers_.find(start(host))->awaited = waits;
-    if (waits) gate_.on_start(time);
+    if (waits) policy_.on_start(time);
   }
 }
 
@@ -302,7 +302,7 @@ CopyStep Director::copy_to_come() const {
 
 /// Members that all others have lost never become ready: they are frozen or cut off.
 void Director::stop_suspects(TimePoint time) {
-  if (!suspects_.due(workers_, time)) return;
+  if (!watch_.suspects_are_lost(workers_, time)) return;
   for (Entry& entry : workers_) {
     if (entry.second.state != State::kMember || entry.second.stopped) continue;
     commands_.report(fmt::format("worker {} is stopped: the others have lost it", entry.first));
@@ -324,7 +324,7 @@ void Director::stop(WorkerId id, RosterWorker& worker) {
 /// Makes the epoch's members stop at their next commit if workers wait to join or are to leave.
 void Director::send_change(TimePoint time) {
   if (closing_ || epoch_ == 0) return;
-  const auto change = changes_.due(workers_, epoch_, time);
+  const auto change = watch_.change(workers_, epoch_, time);
   if (!change) return;
   commands_.add(SendChange{workers_.members(), {epoch_, ++change_serial_, *change}});
 }
@@ -377,11 +377,12 @@ void Director::try_epoch(TimePoint time) {
                      .copy_to_come = copy_to_come(),
                      .cause = cause_,
                      .last_failure = last_failure_};
-  if (gate_.awaits_starters(workers_, job, time)) return;
+  if (policy_.awaits_starters(workers_, job, time)) return;
   dismiss_leavers();
   drop_unreachable_hosts(time);
-  const EpochGate::Takers takers = gate_.takers(workers_, hosts_.names());
-  const Verdict verdict = gate_.judge(workers_, takers, job, time);
+  if (tries_cut_hosts()) return;
+  const EpochPolicy::Takers takers = policy_.takers(workers_, hosts_.names());
+  const Verdict verdict = policy_.judge(workers_, takers, job, time);
   if (verdict.kind == Verdict::Kind::kFail) return fail(verdict.exit_status, verdict.text);
   if (verdict.kind == Verdict::Kind::kBegin) return begin(takers);
   if (!verdict.text.empty()) commands_.report(verdict.text);
@@ -402,43 +403,63 @@ void Director::dismiss_leavers() {
 /// A death explains as well why an epoch could not begin.
 void Director::drop_unreachable_hosts(TimePoint time) {
   if (void_) return;
-  for (const std::string& host : unreachable_hosts(workers_, hosts_.names(), epoch_)) {
+  for (const std::string& host :
+       unreachable_hosts(workers_, hosts_.names(), epoch_, Missing::kConnection)) {
     commands_.report(fmt::format("host {} does not reach the others: its workers end", host));
-    hosts_.on_lost(host, time);
-    for (Entry& entry : workers_) {
-      if (entry.second.host == host) stop(entry.first, entry.second);
-    }
+    drop(host, time);
   }
 }
 
-void Director::begin(const EpochGate::Takers& takers) {
+/// Hosts whose ranks lost each other: true until they have been tried, as an epoch with a host that
+/// is cut off would wait for it.
+bool Director::tries_cut_hosts() {
+  if (void_) return false;
+  std::set<std::string> ready;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.state == State::kReady) ready.insert(worker.host);
+  }
+  auto cut = unreachable_hosts(workers_, hosts_.names(), epoch_, Missing::kLater);
+  std::erase_if(cut, [&](const std::string& host) { return !ready.contains(host); });
+  std::set<std::string> others = ready;
+  for (const std::string& host : cut) others.erase(host);
+  bool waits = false;
+  for (const std::string& host : cut) {
+    if (checks_.passed(host) || others.empty()) continue;
+    if (checks_.begin(host, false)) commands_.add(TryHost{host, {others.begin(), others.end()}});
+    waits = true;
+  }
+  return waits;
+}
+
+/// Its workers end. It is not used at once again.
+void Director::drop(const std::string& host, TimePoint time) {
+  hosts_.on_lost(host, time);
+  for (Entry& entry : workers_) {
+    if (entry.second.host == host) stop(entry.first, entry.second);
+  }
+}
+
+void Director::begin(const EpochPolicy::Takers& takers) {
   BeginEpoch begun{++epoch_, {}, std::exchange(cause_, {})};
   for (Entry* entry : takers) {
     RosterWorker& worker = entry->second;
     begun.workers.push_back({entry->first, worker.host, worker.holds_state});
     worker.last_rank = static_cast<int>(begun.workers.size()) - 1;
     worker.state = State::kMember;
+    checks_.forget(worker.host);
   }
   for (Entry& entry : workers_) entry.second.awaited = false;
-  changes_ = {};
-  suspects_ = {};
-  waits_ = {};
+  watch_ = {};
   closing_ = void_ = false;
-  gate_.on_begin();
+  policy_.on_begin();
   commands_.add(std::move(begun));
 }
 
 TimePoint Director::next_deadline(TimePoint time) const {
   if (ending()) return kForever;
-  TimePoint next = std::min(hosts_.next_change(time), gate_.next_deadline(time));
-  const auto consider = [&](TimePoint since, Duration limit) {
-    if (since != kForever && since + limit > time) next = std::min(next, since + limit);
-  };
-  if (fetch_at_ > time) next = std::min(next, fetch_at_);
-  consider(suspects_.since(), SuspectWatch::kGrace);
-  consider(waits_.since(), WaitWatch::kLimit);
-  consider(changes_.since(), ChangeWatch::kJoinWindow);
-  return next;
+  const TimePoint fetch = fetch_at_ > time ? fetch_at_ : kForever;
+  return std::min(
+      {hosts_.next_change(time), policy_.next_deadline(time), watch_.next_deadline(time), fetch});
 }
 
 }  // namespace ronde::elastic

@@ -26,16 +26,14 @@
 #include <vector>
 
 #include "core/base/clock.h"
-#include "core/elastic/change_watch.h"
 #include "core/elastic/commands.h"
 #include "core/elastic/copy_table.h"
-#include "core/elastic/epoch_gate.h"
+#include "core/elastic/epoch_policy.h"
+#include "core/elastic/epoch_watch.h"
 #include "core/elastic/host_checks.h"
 #include "core/elastic/host_table.h"
 #include "core/elastic/notes.h"
 #include "core/elastic/roster.h"
-#include "core/elastic/suspect_watch.h"
-#include "core/elastic/wait_watch.h"
 
 namespace ronde::elastic {
 
@@ -44,7 +42,7 @@ namespace ronde::elastic {
 class Director {
  public:
   explicit Director(const DirectorOptions& options)
-      : options_(options), hosts_(options.pauses), gate_(options) {}
+      : options_(options), hosts_(options.pauses), policy_(options) {}
 
   /// The hosts that there are from now on. Starts the first workers.
   void set_hosts(const std::vector<HostPlaces>& hosts, TimePoint time);
@@ -73,7 +71,7 @@ class Director {
   [[nodiscard]] EpochId epoch() const noexcept { return epoch_; }
   /// No worker lives, and none will be started.
   [[nodiscard]] bool over() const noexcept { return ending() && workers_.empty(); }
-  /// Of the job, once it is over.
+  /// The job's exit status, once it is over.
   [[nodiscard]] int exit_status() const noexcept { return exit_status_; }
 
  private:
@@ -108,7 +106,9 @@ class Director {
   void try_epoch(TimePoint time);
   void dismiss_leavers();
   void drop_unreachable_hosts(TimePoint time);
-  void begin(const EpochGate::Takers& takers);
+  [[nodiscard]] bool tries_cut_hosts();
+  void drop(const std::string& host, TimePoint time);
+  void begin(const EpochPolicy::Takers& takers);
 
   const DirectorOptions options_;
   HostTable hosts_;
@@ -117,11 +117,9 @@ class Director {
   std::set<std::string> unreached_;  // that failed the last trial, which was reported
   Roster workers_;
   Commands commands_;
-  EpochGate gate_;
+  EpochPolicy policy_;
   EpochId epoch_ = 0;
-  ChangeWatch changes_;    // of this epoch
-  SuspectWatch suspects_;  // of this epoch
-  WaitWatch waits_;        // of this epoch
+  EpochWatch watch_;  // of this epoch
   std::uint64_t change_serial_ = 0;
   bool closing_ = false;       // a member of this epoch has ended, or is ready again
   bool void_ = false;          // a member of this epoch has ended

@@ -25,7 +25,7 @@ struct HostPlaces {
 /// The pauses of a host whose workers failed.
 struct HostPauses {
   FailurePolicy policy = FailurePolicy::kRespawn;
-  /// Of a blacklisted host: the first is doubled at each failure up to the longest. Zero: for ever.
+  /// The pause of a blacklisted host, doubled at each failure up to the longest. Zero: for ever.
   std::chrono::milliseconds cooldown_first{0};
   std::chrono::milliseconds cooldown_longest{0};
 };

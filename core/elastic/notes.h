@@ -101,7 +101,7 @@ struct EpochNote {
   std::string secret;                ///< Of this epoch alone: 64 hexadecimal digits.
   std::string rendezvous;            ///< "host:port"; empty: one host.
   std::string rendezvous_tree;       ///< RONDE_RENDEZVOUS_TREE; empty: all meet at `rendezvous`.
-  std::string why;                   ///< What began the epoch, for people.
+  std::string why;                   ///< The cause of the epoch, for people.
   std::vector<EpochWorker> workers;  ///< By rank.
 
   static void fields(auto& wire, auto& self) {
@@ -132,7 +132,7 @@ struct VoidNote {
   static void fields(auto& wire, auto& self) { wire(self.epoch, self.why); }
 };
 
-/// There is no place for the worker any more; it should end.
+/// The job has no place for the worker any more; it should end.
 struct DismissedNote {
   static constexpr NoteType kType = NoteType::kDismissed;
   bool failed = false;  ///< The job cannot go on: an error. Else the worker has done its part.

@@ -40,7 +40,7 @@ struct RosterWorker {
   [[nodiscard]] CopyStep state_step() const noexcept {
     return holds_state ? std::numeric_limits<CopyStep>::max() : inherited;
   }
-  /// It is to take part in later epochs.
+  /// True if it is to take part in later epochs.
   [[nodiscard]] bool stays() const noexcept { return !leaving() && !stopped; }
 };
 

@@ -10,12 +10,13 @@ namespace {
 /// How often ranks of one host missed ranks of another, by both names.
 using Cuts = std::map<std::pair<std::string, std::string>, int>;
 
-Cuts cuts_between_hosts(const Roster& roster, EpochId epoch) {
+Cuts cuts_between_hosts(const Roster& roster, EpochId epoch, Missing how) {
   std::map<WorkerId, std::string> places;
   for (const auto& [id, worker] : roster) places.emplace(id, worker.host);
   Cuts cuts;
   for (const auto& [id, worker] : roster) {
-    const bool missed = !worker.ready.began && worker.ready.last_epoch == epoch;
+    const bool missed =
+        worker.ready.began == (how == Missing::kLater) && worker.ready.last_epoch == epoch;
     if (worker.state != RosterWorker::State::kReady || !missed) continue;
     for (const WorkerId suspect : worker.ready.suspects) {
       const auto other = places.find(suspect);
@@ -43,8 +44,9 @@ std::string worst_host(const Cuts& cuts, const std::vector<std::string>& hosts) 
 }  // namespace
 
 std::vector<std::string> unreachable_hosts(const Roster& roster,
-                                           const std::vector<std::string>& hosts, EpochId epoch) {
-  Cuts cuts = cuts_between_hosts(roster, epoch);
+                                           const std::vector<std::string>& hosts, EpochId epoch,
+                                           Missing how) {
+  Cuts cuts = cuts_between_hosts(roster, epoch, how);
   std::vector<std::string> given_up;
   while (!cuts.empty()) {
     const std::string worst = worst_host(cuts, hosts);

@@ -8,9 +8,16 @@
 
 namespace ronde::elastic {
 
-/// If the ranks of `epoch` could not be connected because hosts do not reach each other: the hosts
-/// that miss most of the others, so that those left reach each other. Of equals the last one goes.
+/// How ranks of two hosts missed each other.
+enum class Missing {
+  kConnection,  ///< They could not be connected at the start of the epoch.
+  kLater,       ///< They lost each other in an epoch that had begun.
+};
+
+/// The hosts to leave out where ready workers of `epoch` missed each other so: then those left
+/// reach each other. Hosts that miss most of the others go first; of equals, the last one.
 std::vector<std::string> unreachable_hosts(const Roster& roster,
-                                           const std::vector<std::string>& hosts, EpochId epoch);
+                                           const std::vector<std::string>& hosts, EpochId epoch,
+                                           Missing how);
 
 }  // namespace ronde::elastic

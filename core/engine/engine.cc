@@ -23,45 +23,16 @@ Engine::Engine(EngineOptions options)
       channel_(*options_.channel),
       meter_(options_.meter != nullptr ? *options_.meter : own_meter_),
       role_(channel_),
-      intake_(role_, *options_.abort, *flights_, meter_),
-      outbox_(channel_, [this](const Status& error) { membership_.fail(error); }),
-      exchange_(channel_.topology(), outbox_),
-      messages_(channel_.topology().rank, {.role = role_,
-                                           .intake = intake_,
-                                           .outbox = outbox_,
-                                           .flights = *flights_,
-                                           .meter = meter_}),
-      launches_(channel_.topology().rank, queues_, outbox_),
-      membership_({.topology = channel_.topology(),
-                   .abort = *options_.abort,
-                   .role = role_,
-                   .intake = intake_,
-                   .outbox = outbox_,
-                   .queues = queues_,
-                   .messages = messages_},
-                  options_.on_left_behind),
-      router_({.role = role_,
-               .outbox = outbox_,
-               .queues = queues_,
-               .exchange = exchange_,
-               .messages = messages_,
-               .launches = launches_,
-               .membership = membership_},
-              options_.on_clock),
-      progress_({.channel = channel_,
-                 .abort = *options_.abort,
-                 .intake = intake_,
-                 .router = router_,
-                 .outbox = outbox_,
-                 .queues = queues_,
-                 .launches = launches_},
-                options_.on_stall),
-      driver_({.channel = channel_,
-               .abort = *options_.abort,
-               .role = role_,
-               .progress = progress_,
-               .queues = queues_,
-               .membership = membership_},
+      tasks_(role_, *options_.abort, *records_, meter_),
+      sender_(channel_, [this](const Status& error) { membership_.fail(error); }),
+      queues_(sender_),
+      exchange_(sender_),
+      messages_(tasks_, sender_),
+      membership_(tasks_, sender_, queues_, messages_, options_.on_left_behind),
+      router_(role_, queues_, exchange_, messages_, membership_,
+              [this](int from, std::span<const std::byte> message) { on_clock(from, message); }),
+      progress_(channel_, tasks_, router_, queues_, options_.on_stall),
+      driver_(channel_, role_, progress_, membership_,
               {.spin = options_.spin, .far_deadline = options_.far_deadline}) {}
 
 Engine::~Engine() {
@@ -97,13 +68,13 @@ SetQueueOptions Engine::queue_options(SetId id, std::vector<int> members) {
   queue.abort = options_.abort;
   queue.topology = &channel_.topology();
   queue.events = options_.events;
-  queue.flights = flights_.get();
+  queue.records = records_.get();
   queue.meter = &meter_;
   queue.role = &role_;
   queue.launches = &launch_order_;
-  queue.on_device_work = [this, id] { launches_.ask(id); };
-  queue.on_launch = [this](std::uint64_t set) { launches_.place(set); };
-  queue.on_paced = [this] { intake_.wake_driver(); };
+  queue.on_device_work = [this, id] { queues_.launches().ask(id); };
+  queue.on_launch = [this](std::uint64_t set) { queues_.launches().place(set); };
+  queue.on_paced = [this] { tasks_.wake_driver(); };
   queue.on_left_behind = [this](const Status& why) { membership_.note_left_behind(why); };
   queue.on_broken = [this](const Status& reason) { membership_.fail(reason); };
   return queue;
@@ -116,20 +87,16 @@ void Engine::add_set(SetId id, std::vector<int> members, std::unique_ptr<Executo
   options.executor = std::move(executor);
   const auto queue = std::make_shared<SetQueue>(std::move(options));
   queues_.add(queue);
-  intake_.post([this, queue] {
-    queues_.start(queue);
-    launches_.on_started(*queue);
-    router_.on_started(*queue);
+  tasks_.post([this, queue] {
+    const Status status = queues_.start(queue);
+    if (!status.ok()) membership_.fail_now(status);
   });
 }
 
 void Engine::remove_set(SetId id) {
   const SetQueuePtr queue = queues_.remove(id);
   if (!queue) return;
-  intake_.post([this, queue] {
-    router_.on_stopped(queue->id());
-    queues_.stop(queue);
-  });
+  tasks_.post([this, queue] { queues_.stop(queue); });
 }
 
 Result<OperationPtr> Engine::submit(SetId set, Submission submission) {
@@ -143,9 +110,9 @@ Result<OperationPtr> Engine::submit(SetId set, Submission submission) {
   RONDE_RETURN_IF_ERROR(job_status());
   const Duration help_time = submission.help;
   const bool helps =
-      help_time > Duration(0) && intake_.empty() && queues_.idle() && driver_.should_help();
+      help_time > Duration(0) && tasks_.empty() && queues_.idle() && driver_.should_help();
   const bool caller_waits = submission.caller_waits || helps;
-  OperationPtr operation = intake_.submit(queue, std::move(submission), caller_waits);
+  OperationPtr operation = tasks_.submit(queue, std::move(submission), caller_waits);
   if (helps) driver_.help(*operation, now() + help_time);
   return operation;
 }
@@ -161,7 +128,7 @@ void Engine::declare_blocked(std::span<const OperationPtr> operations, BlockedFl
   std::vector<std::uint64_t> tickets;
   for (const OperationPtr& operation : operations) tickets.push_back(operation->ticket());
   // After all submissions so far: they do not count as still to come.
-  intake_.post([this, tickets = std::move(tickets), blocked = std::move(blocked)] {
+  tasks_.post([this, tickets = std::move(tickets), blocked = std::move(blocked)] {
     for (const SetQueuePtr& queue : queues_.driven()) {
       queue->negotiator().declare_blocked(tickets, blocked, now());
     }
@@ -179,10 +146,18 @@ Result<OperationPtr> Engine::recv(int from, std::int64_t tag, std::span<std::byt
   return messages_.recv(from, tag, data, message);
 }
 
+void Engine::on_clock(int from, std::span<const std::byte> message) {
+  if (!options_.on_clock) return;
+  auto answer = options_.on_clock(message);
+  if (!answer) return;
+  sender_.add(from, std::move(*answer));
+  sender_.send(EnginePart::kClock, 0);
+}
+
 void Engine::send_clock(int to, std::function<std::vector<std::byte>()> make) {
-  intake_.post([this, to, make = std::move(make)] {
-    outbox_.add(to, make());
-    outbox_.send(EnginePart::kClock, 0);
+  tasks_.post([this, to, make = std::move(make)] {
+    sender_.add(to, make());
+    sender_.send(EnginePart::kClock, 0);
   });
 }
 
@@ -190,7 +165,7 @@ Result<std::vector<std::string>> Engine::exchange(std::uint64_t key, std::uint32
                                                   std::span<const int> ranks, std::string_view mine,
                                                   const WaitOptions& options) {
   const ExchangeId id{key, round};
-  intake_.post([this, id, all = std::vector(ranks.begin(), ranks.end()), mine = std::string(mine)] {
+  tasks_.post([this, id, all = std::vector(ranks.begin(), ranks.end()), mine = std::string(mine)] {
     exchange_.begin(id, all, mine);
     role_.notify_callers();
   });
@@ -210,7 +185,7 @@ Result<std::vector<std::string>> Engine::exchange(std::uint64_t key, std::uint32
 
 /// The ranks that have not come to an exchange; empty if nobody knows in time.
 std::string Engine::name_missing(const ExchangeId& id) {
-  intake_.post([this, id] {
+  tasks_.post([this, id] {
     exchange_.ask_who_is_missing(id);
     role_.notify_callers();
   });
@@ -260,7 +235,7 @@ Status Engine::leave_queues(std::vector<SetQueuePtr> queues, WaitOptions options
 std::vector<std::string> Engine::describe_pending() {
   auto result = std::make_shared<std::vector<std::string>>();
   auto ready = std::make_shared<std::atomic<bool>>(false);
-  intake_.post([this, result, ready] {
+  tasks_.post([this, result, ready] {
     *result = queues_.describe_pending();
     ready->store(true);
     role_.notify_callers();

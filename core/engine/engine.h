@@ -17,21 +17,20 @@
 
 #include "core/base/abort.h"
 #include "core/engine/driving/driver.h"
-#include "core/engine/driving/driving_role.h"
-#include "core/engine/driving/intake.h"
 #include "core/engine/driving/interrupts.h"
 #include "core/engine/driving/progress.h"
-#include "core/engine/operation.h"
+#include "core/engine/frames/frame.h"
 #include "core/engine/peers/key_value_exchange.h"
 #include "core/engine/peers/membership.h"
 #include "core/engine/peers/messages.h"
-#include "core/engine/peers/outbox.h"
 #include "core/engine/peers/router.h"
-#include "core/engine/queues/launch_coordinator.h"
+#include "core/engine/queues/driving_role.h"
 #include "core/engine/queues/launch_order.h"
+#include "core/engine/queues/operation.h"
 #include "core/engine/queues/queues.h"
-#include "core/engine/records/flight_ring.h"
+#include "core/engine/queues/task_queue.h"
 #include "core/engine/records/meter.h"
+#include "core/engine/records/operation_ring.h"
 #include "core/ports/control_channel.h"
 #include "core/ports/event_sink.h"
 
@@ -44,7 +43,8 @@ struct EngineOptions {
   std::size_t partition_bytes = 0;  ///< As SetQueueOptions has it.
   std::size_t inline_bytes = 0;
   std::size_t cache_capacity = 0;
-  /// As NegotiatorOptions have them.
+  /// Small operations between hosts carry up to so many bytes with the agreement; 0: none.
+  /// `payloads` computes their results.
   std::size_t payload_bytes = 0;
   const PayloadReducer* payloads = nullptr;
   /// How long a waiting caller spins before it sleeps. 0, if ranks outnumber cores: it yields.
@@ -54,15 +54,16 @@ struct EngineOptions {
   Duration far_deadline = std::chrono::seconds(10);
   Duration stall_warning{0};
   Duration stall_error{0};
-  const EventGate* events = nullptr;  ///< Outlives it; may be null.
-  Meter* meter = nullptr;             ///< Counts operations; outlives it. Null: the engine's own.
+  const EventSwitch* events = nullptr;  ///< Outlives it; may be null.
+  Meter* meter = nullptr;               ///< Counts operations; outlives it. Null: the engine's own.
   /// Called after a warning of stalled operations has come, in the driving thread; quick.
   std::function<void()> on_stall;
   /// Called when an operation has ended because of a rank that died or left, once for each such
   /// rank in turn; quick. Threads: any.
   std::function<void()> on_left_behind;
-  /// Takes what send_clock() of another rank sent, and may return an answer. Called while driving.
-  ClockHandler on_clock;
+  /// Receives the bytes that another rank sent by send_clock(), and may return an answer. Called
+  /// while driving.
+  std::function<std::optional<std::vector<std::byte>>(std::span<const std::byte>)> on_clock;
 };
 
 /// Runs the submitted operations of one rank. Threads: any, but for construction and destruction.
@@ -70,7 +71,7 @@ class Engine {
  public:
   /// Starts the background thread.
   explicit Engine(EngineOptions options);
-  /// Fails what is left and ends all threads. Blocks.
+  /// Fails the operations that have not ended, and ends all threads. Blocks.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -97,7 +98,8 @@ class Engine {
   Result<OperationPtr> recv(int from, std::int64_t tag, std::span<std::byte> data,
                             Message* message);
 
-  /// Sends the result of `make`, called when it is sent, to rank `to`. Blocks: never.
+  /// Sends to rank `to` the bytes of `make`, which is called at the moment of sending. Blocks:
+  /// never.
   void send_clock(int to, std::function<std::vector<std::byte>()> make);
 
   /// Gives every rank of `ranks` (ascending, this one included) the values of all. Blocks. Calls
@@ -109,7 +111,8 @@ class Engine {
   /// Leaves one set as leave() does all, and then forgets it. Errors: kTimeout or kInterrupted
   /// where the wait ends before all that is in flight; the set has been left all the same.
   Status leave_set(SetId id, const WaitOptions& options);
-  /// As SetQueue::set_removed(), of a set that all its ranks leave. Nothing for unknown sets.
+  /// Declares that all ranks are about to remove the set, or not after all. Does nothing for
+  /// unknown sets.
   void announce_removal(SetId id, bool removed);
   /// Leaves all sets. Agreed operations are finished. All others fail on all ranks with an error
   /// that names this rank, and `why` if it is not empty. Blocks until then, at most until
@@ -121,13 +124,15 @@ class Engine {
   /// come just before it. Safe in signal handlers.
   void interrupt() noexcept { driver_.interrupt(); }
 
+  /// The ranks of the job. Threads: any.
+  [[nodiscard]] const Topology& topology() const noexcept { return channel_.topology(); }
   /// Ok, or why the job is broken.
   [[nodiscard]] Status job_status() const { return options_.abort->status(); }
   /// The error of the last operation that ended as a rank died or left; ok if none has.
   /// Threads: any.
   [[nodiscard]] Status left_behind() const { return membership_.left_behind(); }
   /// The flight recorder. Threads: any.
-  [[nodiscard]] const std::shared_ptr<FlightRing>& flights() const noexcept { return flights_; }
+  [[nodiscard]] const std::shared_ptr<OperationRing>& records() const noexcept { return records_; }
   /// Totals of this rank. Threads: any.
   [[nodiscard]] const Meter& meter() const noexcept { return meter_; }
   /// Pending operations of all sets, for dumps.
@@ -137,23 +142,23 @@ class Engine {
   [[nodiscard]] SetQueueOptions queue_options(SetId id, std::vector<int> members);
   [[nodiscard]] NegotiatorOptions negotiation_options(std::vector<int> members) const;
   [[nodiscard]] std::string name_missing(const ExchangeId& id);
+  void on_clock(int from, std::span<const std::byte> message);
   Status leave_queues(std::vector<SetQueuePtr> queues, WaitOptions options, std::string why);
 
   const EngineOptions options_;
   ControlChannel& channel_;
-  const std::shared_ptr<FlightRing> flights_ = std::make_shared<FlightRing>();
+  const std::shared_ptr<OperationRing> records_ = std::make_shared<OperationRing>();
   Meter own_meter_;
   Meter& meter_;
   LaunchOrder launch_order_;
 
   // Each uses only those before it, but for errors, which go to the membership.
   DrivingRole role_;
-  Intake intake_;
-  Outbox outbox_;
+  TaskQueue tasks_;
+  FrameSender sender_;
   Queues queues_;
   KeyValueExchange exchange_;
   Messages messages_;
-  LaunchCoordinator launches_;
   Membership membership_;
   Router router_;
   Progress progress_;

@@ -14,7 +14,6 @@
 #include "core/base/collective.h"
 #include "core/base/dtype.h"
 #include "core/base/status.h"
-#include "core/base/tensor.h"
 #include "core/ports/device_ops.h"
 #include "core/ports/phases.h"
 #include "core/ports/reduce_kernels.h"
@@ -30,7 +29,7 @@ struct Segment {
   std::size_t bytes = 0;
 };
 
-/// Where a segment lies in the tensors of its bundle.
+/// The place of a segment in the tensors of its bundle.
 struct SegmentOrigin {
   std::size_t tensor = 0;
   std::size_t begin = 0;  ///< Its first element in the tensor.
@@ -77,7 +76,7 @@ inline std::size_t total_bytes(const Work& work) noexcept {
   return sum;
 }
 
-/// Which work a communicator does itself, by collective, type and operation. Threads: any.
+/// The work that a communicator does itself, by collective, type and operation. Threads: any.
 class SupportTable {
  public:
   /// Nothing.
@@ -103,7 +102,7 @@ class SupportTable {
     return table;
   }
 
-  /// Whether work of `kind` is there; `op` counts for kinds that reduce.
+  /// True if work of `kind` is there; `op` counts for kinds that reduce.
   [[nodiscard]] constexpr bool has(Collective kind, DType dtype,
                                    ReduceOp op = ReduceOp::kSum) const noexcept {
     const auto ops = ops_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(dtype)];
@@ -118,7 +117,7 @@ class SupportTable {
 /// The facts of a communicator, the same on all its ranks.
 struct CommunicatorTraits {
   std::string name;                      ///< As paths and timelines show it: "shm", "nccl".
-  SupportTable supports = {};            ///< What run() does itself.
+  SupportTable supports = {};            ///< The work that run() does itself.
   DeviceKind memory = DeviceKind::kCpu;  ///< Where the tensors of its work lie.
   /// run() is what it does best (shared memory). Otherwise the algorithms of ops/ use transport()
   /// unless the user asks for "native" (Gloo, MPI, TCP).
@@ -152,9 +151,10 @@ class Communicator {
   /// the communicator is broken.
   virtual Status run(const Work& work, DeviceStream stream, const AbortToken& abort) = 0;
 
-  /// This rank's part of an operation has failed outside of this communicator: others that wait
-  /// for it here get kAborted, where they can. No run() may follow. Blocks: never.
-  virtual void abandon() noexcept {}
+  /// This rank's part of an operation has failed outside of this communicator because of `why`.
+  /// Others that wait for it here get the same error, where they can. No run() may follow.
+  /// Blocks: never.
+  virtual void abandon(const Status& /*why*/) noexcept {}
 
   /// Point-to-point for the algorithms in ops/, or null where there is none.
   [[nodiscard]] virtual Transport* transport() noexcept { return nullptr; }

@@ -28,7 +28,7 @@ struct ConnectionCounts {
   }
 };
 
-/// Who observes these connections.
+/// The observers of a job's connections.
 struct ConnectionObservers {
   std::shared_ptr<ConnectionCounts> counts = nullptr;  ///< May be null.
   /// The connection with a rank of the job works again after an outage. Threads: any. May be null.

@@ -21,7 +21,7 @@ using DeviceStream = void*;
 class DeviceEvent {
  public:
   virtual ~DeviceEvent() = default;
-  /// Whether all work before it has ended. Blocks: never.
+  /// True if all work before it has ended. Blocks: never.
   /// Errors: kUnavailable naming the call, where the device has failed.
   [[nodiscard]] virtual Result<bool> reached() const = 0;
   /// Nanoseconds from `earlier` to this, by the device's clock. Both are recorded for kTime, on one
@@ -33,7 +33,7 @@ using DeviceEventPtr = std::shared_ptr<DeviceEvent>;
 /// The use of an event: order is cheaper to record than time.
 enum class EventUse : std::uint8_t { kOrder, kTime };
 
-/// Which memory allocate() gives.
+/// The memory that allocate() gives.
 enum class MemoryKind : std::uint8_t {
   kDevice,  ///< The device's own.
   kPinned,  ///< The host's, locked, so that copies to and from the device run beside other work.

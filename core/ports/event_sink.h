@@ -1,4 +1,4 @@
-// Where engine and executor report what they do, for the timeline. Off costs one branch.
+// The timeline's port: engine and executor report their work to it. Off costs one branch.
 #pragma once
 
 #include <atomic>
@@ -14,10 +14,12 @@ namespace ronde {
 
 /// The measurements of a compressed operation on this rank.
 struct CompressionFacts {
-  std::uint64_t wire_bytes = 0;  ///< That this rank sent.
-  std::int64_t compress_ns = 0;  ///< With all that is neither of the others.
+  std::uint64_t wire_bytes = 0;  ///< Bytes that this rank sent.
+  std::int64_t compress_ns = 0;  ///< Also all time that belongs to neither of the others.
   std::int64_t wire_ns = 0;      ///< Waiting for the wire.
   std::int64_t decompress_ns = 0;
+
+  bool operator==(const CompressionFacts&) const = default;
 };
 
 /// Facts shown with an event; zero and empty fields are left out.
@@ -33,6 +35,27 @@ struct EventArgs {
   CompressionFacts compression = {};
   /// The time by the steady clock; 0: now. A known time saves a reading of the clock.
   std::int64_t at_ns = 0;
+
+  /// Calls `use(name, field)` for each fact, in the order of a trace. Recorder, reader, merge and
+  /// profiler know the facts by this list. Times have type std::int64_t: nanoseconds here,
+  /// microseconds in a trace.
+  template <typename Args, typename Use>
+  static void fields(Args& args, Use&& use) {
+    use("collective", args.collective);
+    use("bytes", args.bytes);
+    use("tensors", args.tensors);
+    use("bundle", args.bundle);
+    use("partition", args.partition);
+    use("pack_us", args.pack_ns);
+    use("wire_bytes", args.compression.wire_bytes);
+    use("compress_us", args.compression.compress_ns);
+    use("wire_us", args.compression.wire_ns);
+    use("decompress_us", args.compression.decompress_ns);
+    use("algorithm", args.algorithm);
+    use("backend", args.backend);
+  }
+
+  bool operator==(const EventArgs&) const = default;
 };
 
 /// The counter of training steps that this rank has finished.
@@ -45,10 +68,10 @@ inline constexpr std::string_view kMarksTrack = "marks";
 inline constexpr std::string_view kWaitTrack = "waiting";
 /// The track of a binding's training phases: forward, backward, update.
 inline constexpr std::string_view kPassesTrack = "passes";
-/// The track of a worker's epochs in an elastic job, and that of its ways from one to the next.
+/// The track of a worker's epochs in an elastic job, and that of its transitions between them.
 inline constexpr std::string_view kEpochsTrack = "epochs";
 inline constexpr std::string_view kRecoveryTrack = "recovery";
-/// A way to the next epoch, after a failure or a change of workers, and its parts in order.
+/// A transition to the next epoch, after a failure or a change of workers, and its parts in order.
 inline constexpr std::string_view kRecoverySpan = "RECOVERY";
 inline constexpr std::string_view kChangeSpan = "CHANGE OF WORKERS";
 inline constexpr std::string_view kLeavePart = "leave the epoch";
@@ -103,7 +126,7 @@ class EventSink {
 
 /// Holds the sink while the timeline is on. The timeline can be switched in a running job. Threads:
 /// any. A sink that was ever set lives as long as the runtime.
-class EventGate {
+class EventSwitch {
  public:
   /// The sink, or null while the timeline is off.
   [[nodiscard]] EventSink* get() const noexcept { return sink_.load(std::memory_order_acquire); }

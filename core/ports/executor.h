@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,12 +13,11 @@
 #include "core/base/collective.h"
 #include "core/base/dtype.h"
 #include "core/base/status.h"
-#include "core/base/tensor.h"
+#include "core/ports/event_sink.h"
 
 namespace ronde {
 
 class DeviceEvent;
-class Operation;
 
 /// A bundle's place in the one order in which a job launches its work in device memory. Threads:
 /// any.
@@ -78,15 +76,6 @@ struct Bundle {
   std::vector<std::byte> result;
   /// In device memory: null where no other group has the device. Over with the execution.
   std::shared_ptr<LaunchTurn> turn;
-
-  // For the engine alone.
-
-  /// The operation of each tensor; null where this rank has joined.
-  std::vector<std::shared_ptr<Operation>> operations;
-  std::vector<std::int32_t> priorities;   ///< Of each tensor, as agreed; descending.
-  std::int32_t priority = 0;              ///< The highest of them.
-  bool paced = false;                     ///< The coordinator lets it go; see BundleQueue.
-  std::list<OutputAllocator> allocators;  ///< Of pieces without memory; the tensors point here.
 };
 
 /// Bytes this rank puts into the bundle, or by one tensor of it.
@@ -116,6 +105,15 @@ class Executor {
   virtual Status execute(const Bundle& bundle, const AbortToken& abort) = 0;
   /// As CommunicatorTraits::polls.
   [[nodiscard]] virtual bool polls() const noexcept { return true; }
+
+  // These describe the last bundle to people. Threads: as execute.
+
+  /// The path: "shm", "ring over tcp", "local" (one rank), empty at first.
+  [[nodiscard]] virtual std::string last_path() const { return {}; }
+  /// Bytes and times of compression; zeros if dense.
+  [[nodiscard]] virtual CompressionFacts last_compression() const { return {}; }
+  /// Measurements and choices of `auto`, in lines; empty before the first.
+  [[nodiscard]] virtual std::vector<std::string> explain_compression() const { return {}; }
 };
 
 }  // namespace ronde

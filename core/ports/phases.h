@@ -19,7 +19,7 @@ class PhaseObserver {
   virtual void end() = 0;
   /// Bytes of the whole collective. Large ones report in more detail.
   [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;
-  /// For a second thread of the same collective.
+  /// The observer for a second thread of the same collective.
   virtual PhaseObserver& beside() noexcept = 0;
 };
 
@@ -45,7 +45,7 @@ class Phase {
   PhaseObserver* const observer_;
 };
 
-/// Bytes of a collective between processes that bear one stretch: a millisecond or so.
+/// Bytes that processes move in about a millisecond: enough for a stretch of its own.
 inline constexpr std::size_t kWireStretchBytes = std::size_t{1} << 20;
 
 /// Reports `steps` steps to an observer as "NAME 5-8 of 64". Consecutive steps make a stretch, one
@@ -72,7 +72,7 @@ class PhaseSteps {
     if (stretches_ > 0) tell();
   }
 
-  /// For what a step is made of: the observer while the last step of a stretch lasts, else null.
+  /// The observer of a step's own phases: set in the last step of a stretch, else null.
   [[nodiscard]] PhaseObserver* detail() const noexcept { return last_ ? observer_ : nullptr; }
 
  private:

@@ -1,4 +1,4 @@
-// Who takes part in a job and on which host each rank runs.
+// The ranks of a job, and the host of each.
 #pragma once
 
 #include <algorithm>

@@ -6,8 +6,8 @@
 #include <bit>
 #include <utility>
 
-#include "core/protocol/fewer_batches.h"
-#include "core/protocol/signature.h"
+#include "core/protocol/request.h"
+#include "core/protocol/stall_facts.h"
 
 namespace ronde {
 namespace {

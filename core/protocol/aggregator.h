@@ -63,14 +63,14 @@ class Aggregator {
   /// The slot gets another use: its operation becomes an entry.
   void release_slot(int slot);
 
-  /// Whether any source has reported the operation of this slot.
+  /// True if any source has reported the operation of this slot.
   [[nodiscard]] bool is_pending(int slot) const;
-  /// Whether the operation is complete.
+  /// True if the operation is complete.
   [[nodiscard]] bool is_complete(const OpKey& key) const;
   /// When the pending operation was last used: see ResponseCache::last_use(). 0: never, or it is
   /// not pending.
   [[nodiscard]] std::uint64_t last_use(const OpKey& key) const;
-  /// Whether this source has reported the operation.
+  /// True if this source has reported the operation.
   [[nodiscard]] bool has(int source, const OpKey& key) const;
 
   /// The operations that became complete. The caller clears it.
@@ -97,7 +97,7 @@ class Aggregator {
   [[nodiscard]] Report report_of_bit(std::size_t source, int slot) const;
   /// The report of a weighted operation whose bits are complete.
   [[nodiscard]] Report weighted_sum(int slot) const;
-  /// Returns false, with nothing done, if a bit and a weight say less than the report.
+  /// Returns false, and does nothing, if the report has more than a bit and a weight.
   bool add_weight(int source, const Report& report);
   void expand_unless_allreduce(std::size_t word);
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/base/payload_limit.h"
+#include "core/base/wire_codec.h"
 #include "core/protocol/frames.h"
 
 namespace ronde {

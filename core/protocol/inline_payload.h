@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/ports/payload_reducer.h"
+#include "core/ports/reduce_kernels.h"
 #include "core/protocol/request.h"
 
 namespace ronde {
@@ -18,11 +18,12 @@ struct InlinePayload {
   /// Every rank of the subtree has put in what it must; ranks that have joined put in nothing.
   /// Otherwise it is empty, and the operation moves its data as others do.
   bool whole = false;
-  std::vector<int> ranks;        ///< Whose inputs `bytes` has, one after the other.
+  std::vector<int> ranks;        ///< The ranks whose inputs `bytes` has, one after the other.
   std::vector<std::byte> bytes;  ///< Each as large as the operation's tensors together.
 
   /// Adds the payload of another part of the tree.
   void merge(const InlinePayload& other);
+  static void fields(auto& wire, auto& self) { wire(self.whole, self.ranks, self.bytes); }
 };
 
 /// Bytes of all tensors of a request, or 2^62 where they are more.

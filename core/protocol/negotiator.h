@@ -11,14 +11,12 @@
 
 #include "core/base/clock.h"
 #include "core/base/status.h"
-#include "core/ports/payload_reducer.h"
-#include "core/protocol/batcher.h"
+#include "core/ports/reduce_kernels.h"
+#include "core/protocol/coordinator.h"
 #include "core/protocol/inline_payload.h"
-#include "core/protocol/matching.h"
-#include "core/protocol/overdue_inquiry.h"
+#include "core/protocol/member.h"
+#include "core/protocol/operation_watch.h"
 #include "core/protocol/request.h"
-#include "core/protocol/stall_watch.h"
-#include "core/protocol/tree_frames.h"
 #include "core/protocol/wire.h"
 
 namespace ronde {
@@ -41,7 +39,7 @@ struct NegotiatorOptions {
   const PayloadReducer* payloads = nullptr;
 };
 
-/// Wires the parts that agree on the operations of one process set.
+/// A member of the agreement, with its coordinator and its watch.
 /// Threads: one at a time. Never blocks, sleeps, reads clocks or draws random numbers.
 class Negotiator {
  public:
@@ -73,41 +71,39 @@ class Negotiator {
   /// as long as `blocked` is true. Call it only if that is certain. Operations of ranks that block
   /// each other fail with kMismatch on all of them.
   void declare_blocked(std::span<const std::uint64_t> tickets, const BlockedFlag& blocked,
-                       TimePoint now) {
-    inquiry_.declare_blocked(tickets, blocked, now);
-  }
+                       TimePoint now);
 
   /// Ends this rank's part in the set. Earlier agreements hold. Every other operation of the set,
   /// pending or submitted later on any rank, fails with kRankFailure "rank N has left the job" and
   /// the first 512 bytes of `why`. Empty: operations of this rank that are in flight are the
   /// reason. Frames must still be taken and sent afterwards.
   void leave(TimePoint now, std::string_view why = {});
-  /// Whether a rank has left, and this rank knows.
-  [[nodiscard]] bool closed() const noexcept { return !batcher_.closed().ok(); }
+  /// True if a rank has left, and this rank knows.
+  [[nodiscard]] bool closed() const noexcept { return !coordinator_.closed().ok(); }
   /// `; allreduce "w" waits for it`, with the likely cause and its remedies: the end of the error
   /// of an operation that a rank's leave has failed. Only once closed().
   [[nodiscard]] std::string waits_for_leaver(const Request& request) const {
-    return batcher_.waits_for_leaver(request);
+    return coordinator_.waits_for_leaver(request);
   }
 
-  /// Whether this rank is the coordinator: the one that makes batches.
+  /// True if this rank is the coordinator: the one that makes batches.
   [[nodiscard]] bool coordinates() const noexcept { return place_.is_root(); }
   /// Lets all ranks run `bundles` more paced bundles, by a batch of their own or with the next
   /// agreement. Coordinator only; does nothing once the set is closed.
-  void release(std::uint32_t bundles) { batcher_.release(bundles); }
+  void release(std::uint32_t bundles) { coordinator_.release(bundles); }
 
   /// Notifies all ranks, in the agreed order, that the next device work of another set comes now;
   /// `set` is that set's name for them. Coordinator only; does nothing once the set is closed.
-  void order_launch(std::uint64_t set) { batcher_.order_launch(set); }
+  void order_launch(std::uint64_t set) { coordinator_.order_launch(set); }
 
   /// Takes in one frame that another member's negotiator of this set sent.
   /// Errors: kInvalidArgument where the frame is malformed or out of protocol; state is unchanged.
   Status on_frame(int from, std::span<const std::byte> frame, TimePoint now);
 
   /// Lets stall warnings and errors come due. Call at next_deadline() at the latest.
-  void on_time(TimePoint now) { inquiry_.on_time(now); }
+  void on_time(TimePoint now);
   /// When on_time has something to do; kForever where nothing is pending.
-  [[nodiscard]] TimePoint next_deadline() const { return inquiry_.next_deadline(); }
+  [[nodiscard]] TimePoint next_deadline() const { return watch_.next_deadline(); }
 
   /// Appends frames to send to `out`, in order. Cheap when there are none. Submissions since the
   /// last call travel together.
@@ -115,33 +111,34 @@ class Negotiator {
   /// Appends batches agreed since the last call, in the agreed order.
   void take_batches(std::vector<Batch>& out);
   /// Appends warnings for people (stalled operations: name, missing ranks, seconds).
-  void take_warnings(std::vector<std::string>& out) { inquiry_.take(out); }
+  void take_warnings(std::vector<std::string>& out);
 
   /// Operations of this rank that are not agreed yet, a join included.
-  [[nodiscard]] std::size_t pending() const;
+  [[nodiscard]] std::size_t pending() const noexcept { return member_.pending(); }
   /// Their names and the members that this rank knows to be missing: for dumps.
   [[nodiscard]] std::vector<std::string> describe_pending() const {
-    return matching_.describe_pending();
+    return coordinator_.describe_pending();
   }
-  [[nodiscard]] NegotiatorStats stats() const noexcept;
+  [[nodiscard]] const NegotiatorStats& stats() const noexcept { return coordinator_.stats(); }
 
  private:
-  [[nodiscard]] Status check_tick(const TickFrame& tick, int source) const;
   void apply_tick(TickFrame& tick, int source, TimePoint now);
+  [[nodiscard]] Status check_facts(const TickFrame& tick, int source) const;
+  void note(const Overdue& overdue, TimePoint now);
+  void start_query(TimePoint now);
+  void answer(const QueryFrame& query, TimePoint now);
+  void after_answer(TimePoint now);
+  void judge(std::vector<StallFact> facts, TimePoint now);
   Status from_parent(FrameKind kind, std::span<const std::byte> frame, TimePoint now);
-  void note_leaver(int rank, std::string_view why);
-  [[nodiscard]] std::vector<std::byte> result_of(const Report& report) const;
 
   const NegotiatorOptions options_;
   const TreePlace place_;
   const bool spans_hosts_;
-  NegotiationState state_;
-  Matching matching_;
-  StallWatch stalls_;
-  TreeFrames frames_;
-  Batcher batcher_;
-  OverdueInquiry inquiry_;
+  Member member_;
+  OperationWatch watch_;
+  Coordinator coordinator_;
   FrameReader reader_;
+  std::vector<std::string> warnings_;
   // This rank's data since frames were taken last.
   std::size_t payload_bytes_ = 0;
   std::size_t payloads_ = 0;

@@ -34,7 +34,7 @@ class OwnOperations {
   [[nodiscard]] const OwnOperation* find(int slot) const noexcept;
   [[nodiscard]] const OwnOperation* find(const OpKey& key) const;
 
-  /// Whether any operation is found by key only.
+  /// True if any operation is found by key only.
   [[nodiscard]] bool has_keyed() const noexcept { return !by_key_.empty(); }
 
   /// Moves an operation's ticket and request to `into`; false where it is not in flight.

@@ -13,7 +13,6 @@
 #include "core/base/collective.h"
 #include "core/base/dtype.h"
 #include "core/base/status.h"
-#include "core/base/tensor.h"
 
 namespace ronde {
 
@@ -24,7 +23,7 @@ inline constexpr std::size_t kMaxDimensions = 64;
 using BlockedFlag = std::shared_ptr<const std::atomic<bool>>;
 
 /// The device kind of a request whose tensors are on several devices of its rank: an error for all
-/// ranks. Travels on the wire, as the kinds of core/base/tensor.h.
+/// ranks. Travels on the wire, as the kinds of core/base/dtype.h.
 inline constexpr auto kSeveralDevices = static_cast<DeviceKind>(2);
 
 /// Element type and shape of one tensor of a request.
@@ -32,6 +31,13 @@ struct TensorMeta {
   DType dtype = DType::kFloat32;
   Shape shape;
   bool operator==(const TensorMeta&) const = default;
+
+  static void fields(auto& wire, auto& self) {
+    auto dimensions = static_cast<std::uint8_t>(self.shape.size());
+    wire(self.dtype, dimensions);
+    if constexpr (requires { self.shape.resize(dimensions); }) self.shape.resize(dimensions);
+    for (auto& extent : self.shape) wire(extent);
+  }
 };
 
 /// Bytes of one tensor.
@@ -81,6 +87,16 @@ struct Request {
   MaySubmit may_submit = nullptr;
   /// False once the rank no longer waits for it, so that it blocks nothing. Null: the rank waits.
   std::shared_ptr<const std::atomic<bool>> waits;
+
+  /// Those that travel. Of a weight it is only said that there is one: reports have the weights.
+  static void fields(auto& wire, auto& self) {
+    bool weighted = self.weight.has_value();
+    wire(self.name, self.kind, self.tensors, self.op, self.root, self.prescale, self.postscale,
+         weighted, self.compression, self.device.kind, self.priority, self.call_site, self.program);
+    if constexpr (requires { self.weight = 0.0; }) {
+      if (weighted) self.weight = 0.0;
+    }
+  }
 };
 
 /// Checks the dtype and the shape of one tensor, for a known collective and operation.
@@ -108,8 +124,8 @@ struct Agreed {
   double weights = 0.0;  ///< Of a request with a weight: the sum of all ranks' weights, positive.
   /// Not empty: the result, all tensors one after the other, as the data came with the reports.
   std::vector<std::byte> result;
-  /// That of the coordinator's request, or if it has joined, that of the first agreement. The same
-  /// on all ranks. Of operations ready together, higher comes first.
+  /// The coordinator's, or if it has joined, that of the first agreement. The same on all ranks. Of
+  /// operations ready together, higher comes first.
   std::int32_t priority = 0;
 };
 
@@ -132,6 +148,8 @@ struct OpKey {
   std::string name;
   std::uint64_t ordinal = 0;
   bool operator==(const OpKey&) const = default;
+
+  static void fields(auto& wire, auto& self) { wire(self.name, self.ordinal); }
 };
 
 struct OpKeyHash {
@@ -142,5 +160,27 @@ struct OpKeyHash {
 
 /// `allreduce "w"`, or `allreduce (unnamed, number 3)`.
 std::string label(Collective kind, const OpKey& key);
+
+/// True if two submissions of one operation agree. It compares neither names, call sites and
+/// priorities nor extents that may differ.
+bool same_signature(const Request& a, const Request& b) noexcept;
+
+/// True if a cached request can stand for another one. Both must know their program or neither: a
+/// third request that fits one of them need not fit the other.
+bool stands_for(const Request& cached, const Request& request) noexcept;
+
+/// Equal for requests of the same signature.
+std::size_t signature_hash(const Request& request) noexcept;
+
+/// One rank's submission, for messages.
+struct Submitted {
+  int rank = 0;
+  const Request& request;
+};
+
+/// The first difference of two submissions, with both ranks, values and call sites, such as `rank 0
+/// submitted shape [2] (a.py:1), rank 1 submitted shape [3] (a.py:1)`; the lower rank first. Empty
+/// where they do not differ.
+std::string explain_difference(const Submitted& a, const Submitted& b);
 
 }  // namespace ronde

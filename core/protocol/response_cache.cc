@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/protocol/signature.h"
+#include "core/protocol/request.h"
 
 namespace ronde {
 namespace {

@@ -43,7 +43,7 @@ class ResponseCache {
 
   /// Sequence of the batch that last changed a slot.
   [[nodiscard]] std::uint64_t last_change() const noexcept { return last_change_; }
-  /// Whether former contents are remembered.
+  /// True if former contents are remembered.
   [[nodiscard]] bool has_former() const noexcept { return !former_.empty(); }
   /// Forgets former contents: all ranks have applied batch `acked`.
   void forget_before(std::uint64_t acked);

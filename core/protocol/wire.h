@@ -1,11 +1,10 @@
-// Frames as bytes (FlatBuffers, see wire.fbs). The reader verifies every frame and checks the range
-// of every value. The negotiator checks what depends on its state.
+// Frames as bytes, in the wire codec: each frame names its fields in frames.h. The reader checks
+// the range of every value. The negotiator checks what depends on its state.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -22,15 +21,12 @@ inline constexpr std::size_t kMaxRequestBytes = std::size_t{384} << 10;
 /// An upper bound of the bytes that the request takes in a frame.
 std::size_t wire_bytes(const Request& request) noexcept;
 
-/// The kind of a frame.
+/// The kind of a frame: its first byte.
 enum class FrameKind : std::uint8_t { kTick, kBatch, kQuery, kWarning };
 
 /// Decodes frames. Keeps the last one, so that its memory is reused.
 class FrameReader {
  public:
-  FrameReader();
-  ~FrameReader();
-
   /// Decodes one frame into the member that goes with the kind returned.
   /// Errors: kInvalidArgument where it is malformed; the members are then undefined.
   Result<FrameKind> read(std::span<const std::byte> frame);
@@ -39,9 +35,6 @@ class FrameReader {
   BatchFrame batch;
   QueryFrame query;
   WarningFrame warning;
-
- private:
-  std::vector<std::uint64_t> aligned_;
 };
 
 /// Receives each encoded frame; the bytes are valid during the call.
@@ -50,9 +43,6 @@ using FrameSink = std::function<void(std::span<const std::byte>)>;
 /// Encodes frames. Splits what does not fit into one.
 class FrameWriter {
  public:
-  FrameWriter();
-  ~FrameWriter();
-
   /// One frame or several: the first carries the bits, the last whether all have joined.
   void write(const TickFrame& tick, const FrameSink& sink);
   /// One frame; the caller keeps it below the limit with wire_bytes(item).
@@ -61,8 +51,10 @@ class FrameWriter {
   void write(const WarningFrame& warning, const FrameSink& sink);
 
  private:
-  class Builder;
-  std::unique_ptr<Builder> builder_;
+  template <typename Body>
+  void send(FrameKind kind, const Body& body, const FrameSink& sink);
+
+  std::vector<std::byte> bytes_;  // of the last frame, used again
 };
 
 /// An upper bound of the bytes that the item takes in a frame.

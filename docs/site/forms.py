@@ -1,4 +1,4 @@
-"""Lets the reference see what `ronde._forms` and `ronde._described` do to functions.
+"""Lets the reference see what `ronde._calls.forms` and `ronde._calls.described` do to functions.
 
 The first makes both forms of a collective from one definition, the second explains arguments.
 """
@@ -14,7 +14,7 @@ from typing import Any
 import griffe
 
 ONLY_BLOCKING = "forms_with"
-DESCRIBED = "ronde/_described.py"
+DESCRIBED = "ronde/_calls/described.py"
 
 
 class Forms(griffe.Extension):
@@ -76,7 +76,7 @@ def result_of(handle: Any) -> Any:
 
 @functools.cache
 def meanings() -> dict[str, str]:
-    """Returns what `ronde._described` says of arguments that several functions have."""
+    """Returns what `ronde._calls.described` says of arguments that several functions have."""
     path = Path(__file__).resolve().parents[2] / "bindings" / "python" / DESCRIBED
     constants: dict[str, Any] = {}
     for node in ast.parse(path.read_text()).body:

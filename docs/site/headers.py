@@ -22,7 +22,6 @@ HEADERS = (
     "bindings/cpp/ronde/elastic.h",
     "bindings/cpp/ronde/error.h",
     "core/base/dtype.h",
-    "core/base/tensor.h",
     "core/base/status.h",
     "bindings/c/ronde_c.h",
 )

@@ -12,29 +12,29 @@
 namespace ronde {
 namespace {
 
-constexpr std::size_t kWordsOfPair = sizeof(AdasumProducts) / sizeof(std::int64_t);
+constexpr std::size_t kNumbersOfPair = sizeof(AdasumProducts) / sizeof(std::int64_t);
 
 enum ScratchBlock : std::size_t { kReceived, kResults, kUnwanted };
 
-// Numbers become words by memcpy: with std::bit_cast, gcc 12 at -O2 gave sums of wrong words.
+// Products become integers by memcpy: with std::bit_cast, gcc 12 at -O2 gave wrong sums.
 
-void append(const AdasumProducts& products, std::vector<std::int64_t>& words) {
-  const std::size_t at = words.size();
-  words.resize(at + kWordsOfPair);
-  std::memcpy(words.data() + at, &products, sizeof(products));
+void append(const AdasumProducts& products, std::vector<std::int64_t>& numbers) {
+  const std::size_t at = numbers.size();
+  numbers.resize(at + kNumbersOfPair);
+  std::memcpy(numbers.data() + at, &products, sizeof(products));
 }
 
-AdasumProducts products_at(std::span<const std::int64_t> words, std::size_t at) {
+AdasumProducts products_at(std::span<const std::int64_t> numbers, std::size_t at) {
   AdasumProducts products;
-  std::memcpy(static_cast<void*>(&products), words.data() + at, sizeof(products));
+  std::memcpy(static_cast<void*>(&products), numbers.data() + at, sizeof(products));
   return products;
 }
 
 /// The sum of all ranks' shares of the products at `at`, in ascending order of ranks.
 AdasumProducts sum_of_shares(std::span<const std::int64_t> all, std::size_t at,
-                             std::size_t words_of_rank) {
+                             std::size_t numbers_of_rank) {
   AdasumProducts sum;
-  for (; at < all.size(); at += words_of_rank) {
+  for (; at < all.size(); at += numbers_of_rank) {
     const AdasumProducts share = products_at(all, at);
     sum.ab = sum.ab + share.ab;
     sum.aa = sum.aa + share.aa;
@@ -53,7 +53,7 @@ AdasumCommunicator::AdasumCommunicator(Communicator& host,
       kernels_(std::move(kernels)),
       rank_(static_cast<std::size_t>(rank)),
       size_(static_cast<std::size_t>(size)),
-      words_(host, size),
+      exchange_(host, size),
       copies_(&host),
       packed_(copies_, rank, size) {}
 
@@ -150,12 +150,12 @@ Status AdasumCommunicator::combine_level(const Work& work, std::size_t level,
       append(slice.products(pair, part.coefficients), shares_);
     }
   }
-  RONDE_ASSIGN_OR_RETURN(const auto all, words_.allgather(shares_, abort));
+  RONDE_ASSIGN_OR_RETURN(const auto all, exchange_.allgather(shares_, abort));
   std::size_t at = 0;
   for (Part& part : parts_) {
     for (const AdasumPair& pair : pairs) {
       combine_pair(pair, sum_of_shares(all, at, shares_.size()), part.coefficients);
-      at += kWordsOfPair;
+      at += kNumbersOfPair;
     }
   }
   return {};

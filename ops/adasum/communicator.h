@@ -8,9 +8,9 @@
 #include "core/ports/communicator.h"
 #include "ops/adasum/slice.h"
 #include "ops/adasum/tree.h"
-#include "ops/device/memory.h"
-#include "ops/execution/fusion_buffer.h"
-#include "ops/execution/word_exchange.h"
+#include "ops/communicator/number_exchange.h"
+#include "ops/memory/fusion_buffer.h"
+#include "ops/memory/memory.h"
 #include "ops/transfer.h"
 
 namespace ronde {
@@ -31,7 +31,7 @@ class AdasumCommunicator final : public Communicator {
   Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
 
  private:
-  /// This rank's chunk of one tensor, and what becomes of it.
+  /// This rank's chunk of one tensor: all ranks' inputs, their coefficients, the result.
   struct Part {
     std::size_t count = 0;
     std::vector<const std::byte*> inputs;  ///< By rank.
@@ -53,7 +53,7 @@ class AdasumCommunicator final : public Communicator {
   const std::shared_ptr<const ReduceKernels> kernels_;
   const std::size_t rank_;
   const std::size_t size_;
-  WordExchange words_;
+  NumberExchange exchange_;
   HostCopyEngine copies_;
   FusionBuffer packed_;
   Scratch scratch_;

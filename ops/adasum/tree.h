@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "ops/adasum/double_double.h"
+#include "ops/kernels/double_double.h"
 
 namespace ronde {
 

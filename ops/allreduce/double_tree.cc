@@ -40,9 +40,9 @@ std::size_t deepest_of(int size) {
   return static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(size - 1)));
 }
 
-/// One allreduce of one rank. What is sent in one round is received in the next one, in every tree
-/// and both ways, so that between two ranks messages are posted in one order on both sides, and no
-/// rank waits for what another has not sent in an earlier round.
+/// One allreduce of one rank. A message sent in one round is received in the next, in every tree
+/// and both ways. So two ranks post their messages in one order, and no rank waits for a message of
+/// the same round.
 class DoubleTree {
  public:
   DoubleTree(Transport& transport, const FlatWork& work, Scratch& scratch)

@@ -10,8 +10,8 @@ namespace {
 
 using Block = std::vector<std::byte>;
 
-/// The blocks on one rank. Slot d holds what began its way d ranks below where it belongs, and has
-/// still to go as far as the bits of d say that were not yet looked at.
+/// The blocks on one rank. Slot d holds a block that began d ranks below its destination. It still
+/// has to travel by the bits of d that have had no round yet.
 class Slots {
  public:
   Slots(Transport& transport, const FlatWork& work)
@@ -24,8 +24,8 @@ class Slots {
     }
   }
 
-  /// Sends the slots with this bit of their number to the rank so far above, and takes those from
-  /// the rank below.
+  /// Sends the slots whose number has this bit to the rank that many above, and receives those of
+  /// the rank that many below.
   Status pass_on(int bit) {
     std::vector<std::uint64_t> sent;
     Block data;

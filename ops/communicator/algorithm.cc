@@ -2,19 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <cstring>
 #include <new>
 #include <utility>
 
-#include "ops/communicator/local.h"
-#include "ops/execution/bundle_tracer.h"
+#include "ops/communicator/bundle_tracer.h"
 
 namespace ronde {
 namespace {
 
-/// Native collectives of less are not asked to report phases: that would show in what they take.
+/// Smaller native collectives report no phases, as that would make them noticeably slower.
 constexpr std::size_t kWorthReporting = std::size_t{4} << 10;
 
-/// The user's override; "hierarchical" is no algorithm: levels are there or not.
+/// The user's override. "hierarchical" names no algorithm here: it asks for levels.
 std::string_view override_of(const AlgorithmOptions& options) {
   return options.algorithm == kHierarchicalAlgorithm ? std::string_view()
                                                      : std::string_view(options.algorithm);
@@ -38,7 +39,7 @@ Facts facts_of(const AlgorithmOptions& options, bool has_transport) {
          when(has_transport, Fact::kTransport);
 }
 
-/// Has no collectives of its own.
+/// Stands for a communicator where the work has a transport alone.
 class NoCollectives final : public Communicator {
  public:
   NoCollectives() : Communicator({.name = "transport"}) {}
@@ -47,7 +48,7 @@ class NoCollectives final : public Communicator {
   }
 };
 
-/// One rank needs none that was opened.
+/// The communicator inside. A single rank has copies in place of the one that was opened.
 std::unique_ptr<Communicator> inner_of(AlgorithmOptions& options) {
   if (options.size == 1) return std::make_unique<LocalCommunicator>(options.kernels);
   if (options.inner != nullptr) return std::move(options.inner);
@@ -60,6 +61,20 @@ CommunicatorTraits traits_of(const AlgorithmOptions& options) {
           .supports = SupportTable::of([](auto...) { return true; }),
           .native_first = true,
           .polls = inner == nullptr || inner->traits().polls};
+}
+
+void move_segment(const Segment& segment, const Reduction* reduction,
+                  const ReduceKernels& kernels) {
+  if (segment.out == nullptr || segment.bytes == 0) return;
+  if (segment.in == nullptr) {
+    std::memset(segment.out, 0, segment.bytes);
+  } else if (reduction != nullptr) {
+    const void* in = segment.in;
+    kernels.reduce(*reduction, std::array{in}, segment.out,
+                   segment.bytes / size_of(reduction->dtype));
+  } else if (segment.in != segment.out) {
+    std::memcpy(segment.out, segment.in, segment.bytes);
+  }
 }
 
 }  // namespace
@@ -114,9 +129,7 @@ Result<Route> AlgorithmCommunicator::route(const Work& work) const {
   return Route{Path::kAlgorithm, algorithm};
 }
 
-Status AlgorithmCommunicator::run(const Work& work, DeviceStream /*stream*/,
-                                  const AbortToken& abort) {
-  RONDE_ASSIGN_OR_RETURN(const Route route, this->route(work));
+Status AlgorithmCommunicator::run(const Work& work, const Route& route, const AbortToken& abort) {
   if (route.path != Path::kAlgorithm) return run_native(work, abort);
   try {
     return run_algorithm(work, *route.algorithm, abort);
@@ -155,6 +168,22 @@ Status AlgorithmCommunicator::run_algorithm(const Work& work, const Algorithm& a
 std::string_view AlgorithmCommunicator::algorithm_name(const Route& route) noexcept {
   if (route.path == Path::kAlgorithm) return route.algorithm->name;
   return route.path == Path::kNative ? kNativeAlgorithm : std::string_view{};
+}
+
+LocalCommunicator::LocalCommunicator(std::shared_ptr<const ReduceKernels> kernels)
+    : Communicator({.name = "self",
+                    .supports = SupportTable::of([](auto...) { return true; }),
+                    .native_first = true}),
+      kernels_(std::move(kernels)) {}
+
+Status LocalCommunicator::run(const Work& work, DeviceStream /*stream*/,
+                              const AbortToken& /*abort*/) {
+  const Scaling& scaling = work.reduction.scaling;
+  const bool scaled = traits_of(work.kind).reduces && (scaling.pre != 1.0 || scaling.post != 1.0);
+  for (const Segment& segment : work.segments) {
+    move_segment(segment, scaled ? &work.reduction : nullptr, *kernels_);
+  }
+  return {};
 }
 
 }  // namespace ronde

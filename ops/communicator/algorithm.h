@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/ports/communicator.h"
-#include "ops/execution/fusion_buffer.h"
+#include "ops/memory/fusion_buffer.h"
 #include "ops/selection/path.h"
 #include "ops/selection/selector.h"
 #include "ops/transfer.h"
@@ -49,10 +49,16 @@ class AlgorithmCommunicator final : public Communicator {
   /// The route of dense work; the same on all ranks.
   /// Errors: kUnsupported where neither the inner communicator nor an algorithm does it.
   [[nodiscard]] Result<Route> route(const Work& work) const;
-  /// Beyond Communicator::run: kAborted where memory runs out midway.
-  Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
+  /// Runs work by the route that route() gave for it.
+  /// Errors: as Communicator::run; kAborted where memory runs out midway.
+  Status run(const Work& work, const Route& route, const AbortToken& abort);
+  /// As above, by the route of the work.
+  Status run(const Work& work, DeviceStream /*stream*/, const AbortToken& abort) override {
+    RONDE_ASSIGN_OR_RETURN(const Route by, route(work));
+    return run(work, by, abort);
+  }
 
-  void abandon() noexcept override { inner_->abandon(); }
+  void abandon(const Status& why) noexcept override { inner_->abandon(why); }
 
   [[nodiscard]] Transport* transport() noexcept override { return transport_; }
   std::shared_ptr<std::byte> allocate(std::size_t bytes, DeviceStream stream) override {
@@ -68,7 +74,8 @@ class AlgorithmCommunicator final : public Communicator {
   [[nodiscard]] bool prefers_native() const noexcept {
     return (fixed_facts_ & static_cast<Facts>(Fact::kPrefersNative)) != 0;
   }
-  /// For some ranks of this group, over `some` of its wires, by the same rows. `some` outlives it.
+  /// A communicator of some ranks of this group, over the transport `some`, by the same rows.
+  /// `some` outlives it.
   [[nodiscard]] std::unique_ptr<AlgorithmCommunicator> among(Transport& some) const;
 
  private:
@@ -86,6 +93,16 @@ class AlgorithmCommunicator final : public Communicator {
   HostCopyEngine copies_;
   FusionBuffer buffer_;  // its memory belongs to the inner communicator: ends first
   Scratch scratch_;
+};
+
+/// Every output is the input, scaled where the kind reduces. Called "self".
+class LocalCommunicator final : public Communicator {
+ public:
+  explicit LocalCommunicator(std::shared_ptr<const ReduceKernels> kernels);
+  Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
+
+ private:
+  const std::shared_ptr<const ReduceKernels> kernels_;
 };
 
 }  // namespace ronde

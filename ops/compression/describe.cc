@@ -6,8 +6,6 @@
 #include <utility>
 #include <variant>
 
-#include "ops/compression/auto/cost_model.h"
-
 namespace ronde {
 namespace {
 
@@ -58,7 +56,7 @@ std::vector<std::string> notes_on(const CodecRow& row) {
   return notes;
 }
 
-/// The same parameter of several codecs.
+/// A parameter that several codecs have.
 struct SharedParameter {
   const CodecParameter* parameter = nullptr;
   std::vector<std::pair<std::string, std::vector<std::string_view>>> codecs;  // by their default
@@ -74,7 +72,7 @@ void add_codec(SharedParameter& shared, const CodecRow& row) {
 
 std::vector<SharedParameter> shared_parameters() {
   std::vector<SharedParameter> all;
-  for (const CodecRow* row : codec_rows()) {
+  for (const CodecRow* row : kCodecRows) {
     for (const CodecParameter& one : row->parameters) {
       auto same = std::find_if(all.begin(), all.end(), [&](const SharedParameter& shared) {
         return shared.parameter->key == one.key && shared.parameter->help == one.help;
@@ -124,9 +122,9 @@ std::string python_types() {
   std::string text =
       "# Written by `ronde doctor --codecs pyi` when the package is built.\n"
       "from ronde._codecs import AllreduceCompressor, CastCompressor\n\n";
-  for (const CodecRow* row : codec_rows()) text += python_class(*row);
+  for (const CodecRow* row : kCodecRows) text += python_class(*row);
   text += "class Codecs:\n    \"\"\"The codecs by their names.\"\"\"\n\n";
-  for (const CodecRow* row : codec_rows()) {
+  for (const CodecRow* row : kCodecRows) {
     text += fmt::format("    {} = {}Compressor\n", row->name, row->title);
   }
   return text;
@@ -134,7 +132,7 @@ std::string python_types() {
 
 std::string codecs_as_text() {
   std::string text;
-  for (const CodecRow* row : codec_rows()) {
+  for (const CodecRow* row : kCodecRows) {
     text += fmt::format("{}: {}\n", row->name, row->summary);
     for (const CodecParameter& one : row->parameters) {
       text += fmt::format("  {:<9} {:<8} {} ({})\n", one.key, one.write(row->defaults), one.help,

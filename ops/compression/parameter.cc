@@ -89,4 +89,8 @@ std::string CodecParameter::allowed() const {
   return std::visit([](const auto& kind) { return describe(kind); }, values);
 }
 
+std::string_view to_string(Accuracy accuracy) {
+  return std::get<Words>(parameters::kAccuracy.values).words[static_cast<std::size_t>(accuracy)];
+}
+
 }  // namespace ronde

@@ -104,7 +104,15 @@ inline constexpr CodecParameter kResidual{
     "residual", "residual", "What error feedback keeps its elements in; bf16 takes half the memory",
     words_for<&CompressionSpec::residual, ResidualFormat::kFp32, ResidualFormat::kBf16>(
         {"fp32", "bf16"})};
+inline constexpr CodecParameter kAccuracy{
+    "accuracy", "accuracy",
+    "What it may lose: nothing; what 16 bits do not hold; anything, with error feedback",
+    words_for<&CompressionSpec::accuracy, Accuracy::kLossless, Accuracy::kSafe,
+              Accuracy::kAggressive>({"lossless", "safe", "aggressive"})};
 
 }  // namespace parameters
+
+/// "lossless", "safe" or "aggressive".
+std::string_view to_string(Accuracy accuracy);
 
 }  // namespace ronde

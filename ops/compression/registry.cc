@@ -1,20 +1,11 @@
 #include "ops/compression/registry.h"
 
 #include <algorithm>
-#include <array>
 
-#include "ops/compression/auto/cost_model.h"
 #include "ops/compression/codec.h"
-#include "ops/compression/sparse/codecs.h"
 
 namespace ronde {
 namespace {
-
-// In the order of CodecKind.
-constexpr std::array<const CodecRow*, kCodecKinds> kRows{
-    &kFp16Codec, &kBf16Codec,    &kInt8Codec,     &kInt4Codec, &kOnebitCodec,
-    &kTopkCodec, &kRandomkCodec, &kPowersgdCodec, &kAutoCodec,
-};
 
 /// True if `auto` may choose a codec for a class.
 bool may_choose(Accuracy accuracy, const CodecRow& row) {
@@ -23,10 +14,8 @@ bool may_choose(Accuracy accuracy, const CodecRow& row) {
 
 }  // namespace
 
-std::span<const CodecRow* const> codec_rows() noexcept { return kRows; }
-
 const CodecRow& codec_row(CodecKind kind) noexcept {
-  return *kRows[static_cast<std::size_t>(kind)];
+  return *kCodecRows[static_cast<std::size_t>(kind)];
 }
 
 bool runs_on_devices(const CompressionSpec& spec) noexcept {
@@ -53,7 +42,7 @@ bool is_sparse(CodecKind kind) noexcept { return codec_row(kind).payload == Payl
 bool sends_little(const CompressionSpec& spec) noexcept {
   const CodecRow& row = codec_row(spec.kind);
   if (row.payload != Payload::kNone) return row.sends_little;
-  return std::any_of(kRows.begin(), kRows.end(), [&](const CodecRow* choice) {
+  return std::any_of(kCodecRows.begin(), kCodecRows.end(), [&](const CodecRow* choice) {
     return choice->sends_little && may_choose(spec.accuracy, *choice);
   });
 }

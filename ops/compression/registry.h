@@ -1,7 +1,8 @@
 // The registry of codecs. Texts, Python, `ronde doctor`, the documents and the library read a
-// codec's row. Each codec defines its row beside its code; registry.cc lists them.
+// codec's row. Each codec defines its row beside its code; they are listed here.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -49,7 +50,7 @@ struct CodecRow {
   std::string_view summary = {};                    ///< A sentence without its full stop.
   CompressionSpec defaults = {};                    ///< The spec of the name without parameters.
   std::span<const CodecParameter> parameters = {};  ///< In the order in which texts write them.
-  /// Why values that are allowed each do not go together; empty if they do. Null: all do.
+  /// Says why allowed values do not go together; empty if they do. Null: all values do.
   std::string_view (*conflict)(const CompressionSpec& spec) = nullptr;
 
   Payload payload = Payload::kNone;
@@ -59,7 +60,7 @@ struct CodecRow {
   std::uint64_t training_warmup = 0;  ///< Steps of the warm-up that training adds; 0: none.
   WarmUpForm warmup = WarmUpForm::kDense;
 
-  double rounds = 1;  ///< Messages that follow on one another, by those of a dense allreduce.
+  double rounds = 1;  ///< Messages one after another, as a multiple of a dense allreduce's.
   /// Bytes that travel for each byte of fp32, both ways, counted as a dense allreduce's own.
   double (*wire_share)(const CompressionSpec& spec, const WireLoad& load) = nullptr;
   std::optional<AutoPlace> auto_place = {};  ///< Empty: `auto` never chooses it.
@@ -85,8 +86,12 @@ extern const CodecRow kPowersgdCodec;
 /// Chooses among the other codecs.
 extern const CodecRow kAutoCodec;
 
-/// All codecs, in the order of CodecKind. Threads: any.
-std::span<const CodecRow* const> codec_rows() noexcept;
+/// All codecs, in the order of CodecKind.
+inline constexpr std::array kCodecRows{
+    &kFp16Codec, &kBf16Codec,    &kInt8Codec,     &kInt4Codec, &kOnebitCodec,
+    &kTopkCodec, &kRandomkCodec, &kPowersgdCodec, &kAutoCodec,
+};
+static_assert(kCodecRows.size() == kCodecKinds);
 
 /// The row of a kind. Threads: any.
 const CodecRow& codec_row(CodecKind kind) noexcept;

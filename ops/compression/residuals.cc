@@ -10,7 +10,7 @@
 
 #include "core/base/log.h"
 #include "core/base/small_float.h"
-#include "ops/device/device_wait.h"
+#include "ops/memory/device_wait.h"
 
 namespace ronde {
 namespace {
@@ -205,7 +205,7 @@ std::shared_ptr<Residual> ResidualStore::make(const Key& key, std::size_t count,
   }
 }
 
-/// Keeps the old format without room or memory: it serves as well.
+/// Without room or memory the residual keeps its old format, which works as well.
 void ResidualStore::reformat(std::shared_ptr<Residual>& residual, ResidualFormat format) {
   const std::size_t bytes = residual->count() * size_of(format);
   if (bytes > residual->bytes() && !has_room(bytes, residual->bytes())) return;

@@ -51,7 +51,8 @@ class Residual {
   /// Moves it to `home`, which has room for it; fp32 only. Blocks if there are values to copy.
   /// Errors: the device's.
   Status move_to(DeviceHome home, const AbortToken& abort) RONDE_EXCLUDES(mutex_);
-  /// Moves it to host memory if it is elsewhere. Blocks likewise; throws std::bad_alloc.
+  /// Moves it to host memory if it is elsewhere. Blocks until a device is done with it; throws
+  /// std::bad_alloc.
   /// Errors: the device's.
   Status move_to_host(const AbortToken& abort) RONDE_EXCLUDES(mutex_);
   /// How often the tensor was compressed before; counts this step.
@@ -116,8 +117,8 @@ class ResidualStore {
   /// Shares all residuals of `last`, whose job has ended, and has none yet. Those of process sets
   /// other than the global one wait for rename_sets().
   void take_over(const ResidualStore& last) RONDE_EXCLUDES(mutex_);
-  /// Gives the sets of this job, by id, what waits of sets of the last job; drops the rest.
-  /// new_ids: by their ids there.
+  /// Hands residuals that wait to the sets of this job, and drops the others. `new_ids`: ids in
+  /// this job, by those in the last one.
   void rename_sets(const std::map<int, int>& new_ids) RONDE_EXCLUDES(mutex_);
   /// The most steps of any tensor, which all ranks must agree on after take_over().
   [[nodiscard]] std::uint64_t most_steps() const RONDE_EXCLUDES(mutex_);

@@ -57,12 +57,12 @@ Status check_together(std::string_view text, const CompressionSpec& spec) {
 }
 
 Result<const CodecRow*> find_row(std::string_view text, std::string_view name) {
-  for (const CodecRow* row : codec_rows()) {
+  for (const CodecRow* row : kCodecRows) {
     if (row->name == name) return row;
   }
   return invalid(text,
                  fmt::format("not known; allowed: {}",
-                             list_of(codec_rows(), [](const CodecRow* row) { return row->name; })));
+                             list_of(kCodecRows, [](const CodecRow* row) { return row->name; })));
 }
 
 /// Reads a text. In training the default of `warmup` is the codec's own.

@@ -12,7 +12,7 @@
 
 namespace ronde {
 
-/// The codecs there are, in the order of registry.cc.
+/// The codecs there are. registry.h has their rows in this order.
 enum class CodecKind : std::uint8_t {
   kFp16,
   kBf16,
@@ -51,7 +51,7 @@ struct CompressionSpec {
   double momentum = 0;       ///< topk: momentum correction; 0 means none.
   bool nesterov = false;     ///< topk: Nesterov's form of it.
   bool masking = true;       ///< topk: elements that were sent lose their momentum.
-  std::uint64_t warmup = 0;  ///< Steps that send more: all; topk: ratio_at().
+  std::uint64_t warmup = 0;  ///< Steps of the warm-up: all elements travel; topk: see ratio_at().
   std::size_t rank = 0;      ///< powersgd: columns of each factor.
   double clip = 0;           ///< topk: largest norm of the result; 0 means any.
   Accuracy accuracy = Accuracy::kSafe;  ///< auto: the loss that it may bring.
@@ -77,7 +77,7 @@ Result<CompressionSpec> parse_compression(std::string_view text);
 /// first, and elements that wait would come too late. Errors: as parse_compression.
 Result<CompressionSpec> training_compression(std::string_view text);
 
-/// The same text for equal specs; leaves defaults out.
+/// The spec as text, without defaults. Equal specs have equal texts.
 std::string to_string(const CompressionSpec& spec);
 
 /// The canonical text that ranks agree on, marked with how many loads of residuals have voided an

@@ -5,9 +5,8 @@
 #include <new>
 #include <utility>
 
-#include "ops/device/device_wait.h"
-#include "ops/device/staged.h"
-#include "ops/hierarchical/device.h"
+#include "ops/device/device_parts.h"
+#include "ops/memory/device_wait.h"
 
 namespace ronde {
 namespace {
@@ -24,7 +23,8 @@ Work work_of(const FlatWork& flat, const Segment& segment, const Work& whole) {
           .bytes = whole.bytes};
 }
 
-/// Two levels where there are communicators for them, and the host has wires to go between.
+/// The communicator of the device: of two levels if there is one inside hosts and a transport
+/// between them.
 std::unique_ptr<Communicator> own_of(DeviceParts parts, AlgorithmCommunicator& host) {
   if (!parts.inside || host.transport() == nullptr) return std::move(parts.whole);
   return create_device_hierarchical(std::move(parts), host);

@@ -16,9 +16,9 @@
 #include "ops/device/device_parts.h"
 #include "ops/device/device_times.h"
 #include "ops/device/device_top.h"
-#include "ops/device/host_copy.h"
-#include "ops/device/memory.h"
-#include "ops/execution/fusion_buffer.h"
+#include "ops/memory/fusion_buffer.h"
+#include "ops/memory/host_copy.h"
+#include "ops/memory/memory.h"
 #include "ops/selection/path.h"
 
 namespace ronde {
@@ -33,9 +33,9 @@ class DeviceCommunicator final : public CompressedCommunicator {
     DeviceOpener open;  ///< May be empty: kUnsupported.
     int rank = 0;
     int size = 1;
-    const EventGate* events = nullptr;  ///< Gets the device's times; may be null.
-    std::string track;                  ///< The timeline's track for them.
-    bool host_levels = false;           ///< The host's communicator has two levels.
+    const EventSwitch* events = nullptr;  ///< Gets the device's times; may be null.
+    std::string track;                    ///< The timeline's track for them.
+    bool host_levels = false;             ///< The host's communicator has two levels.
   };
 
   /// `host` runs what is staged. It outlives this, as the events do.
@@ -59,7 +59,7 @@ class DeviceCommunicator final : public CompressedCommunicator {
   Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
   /// Queues out = factor * in of one segment, in the type's own precision.
   Status multiply(DType dtype, const Segment& segment, double factor);
-  /// As HostCopy has them, on this group's stream.
+  /// HostCopy's functions of these names, on this group's stream.
   Result<std::span<const Segment>> bring_down(std::span<const Segment> segments,
                                               const AbortToken& abort) {
     return host_copy_.bring_down({*opened_->device, opened_->stream}, segments, abort);

@@ -16,14 +16,14 @@
 #include "ops/communicator/compressed.h"
 #include "ops/compression/codecs/partition.h"
 #include "ops/device/device_residuals.h"
-#include "ops/device/memory.h"
+#include "ops/memory/memory.h"
 
 namespace ronde {
 
-/// For one group. The frames for the other ranks are made by one launch, travel, are added to this
-/// rank's own chunk and encoded once more by a second launch, travel, and are decoded by a third;
-/// what is left over becomes the residual by a fourth, but for tensors whose result is not finite.
-/// Nothing waits for the device.
+/// Compresses for one group, by four launches. The first makes the frames for the other ranks. The
+/// second adds theirs to this rank's own chunk and encodes it once more. The third decodes the
+/// results. The fourth stores the residual, except of tensors whose result is not finite. Nothing
+/// waits for the device.
 /// Threads: one at a time.
 class DeviceCompression final : public CompressedCommunicator {
  public:

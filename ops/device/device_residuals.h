@@ -11,7 +11,7 @@
 #include "core/ports/communicator.h"
 #include "core/ports/device_codecs.h"
 #include "ops/compression/compressed_work.h"
-#include "ops/device/memory.h"
+#include "ops/memory/memory.h"
 
 namespace ronde {
 

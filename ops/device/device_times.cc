@@ -17,7 +17,7 @@ constexpr std::int64_t kLongNs = std::int64_t{4} << 30;  // beyond, CUDA rounds 
 
 std::int64_t host_ns() { return to_ns(now()); }
 
-/// Also true if it will never be reached.
+/// True if the event has been reached, or never will be.
 bool is_over(const DeviceEvent& event) {
   const auto reached = event.reached();
   return !reached.ok() || *reached;

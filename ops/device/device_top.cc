@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "ops/compression/registry.h"
-#include "ops/device/device_wait.h"
+#include "ops/memory/device_wait.h"
 
 namespace ronde {
 namespace {

@@ -17,7 +17,7 @@
 #include "ops/compression/compressed_allreduce.h"
 #include "ops/compression/sparse/codecs.h"
 #include "ops/device/device_residuals.h"
-#include "ops/device/memory.h"
+#include "ops/memory/memory.h"
 
 namespace ronde {
 

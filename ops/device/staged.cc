@@ -1,13 +1,12 @@
-#include "ops/device/staged.h"
-
 #include <algorithm>
 #include <limits>
 #include <utility>
 #include <vector>
 
-#include "ops/device/device_wait.h"
-#include "ops/device/memory.h"
-#include "ops/execution/fusion_buffer.h"
+#include "ops/device/device_parts.h"
+#include "ops/memory/device_wait.h"
+#include "ops/memory/fusion_buffer.h"
+#include "ops/memory/memory.h"
 
 namespace ronde {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/log.h"
-#include "ops/compression/auto/codec_speed.h"
+#include "ops/compression/auto/cost_model.h"
 
 namespace ronde {
 namespace {
@@ -75,8 +75,8 @@ Result<AutoChoice> AutoCompression::choose(const Bundle& bundle, Accuracy accura
   return choice;
 }
 
-/// Notes the tensors that may have a residual. True if a bundle that would leave residuals behind,
-/// dense or of 16 bits, has to send them.
+/// Notes the tensors that may have a residual. True if a bundle, dense or of 16 bits, must also
+/// send residuals that earlier codecs left.
 bool AutoCompression::settle_debts(const Bundle& bundle, CodecKind kind) {
   const bool lossy = kind != kDense && default_spec(kind).error_feedback;
   bool owed = false;
@@ -120,15 +120,15 @@ Status AutoCompression::measure(Accuracy accuracy, const GroupProbe& probe) {
   return link_ ? Status() : measure_link(probe);
 }
 
-/// The slowest rank's costs count. All ranks measure at once, as they will compress at once: those
-/// of one host may have fewer cores than they are.
+/// The slowest rank's costs count. All ranks measure at once, as they will compress at once: a host
+/// may have more ranks than cores.
 Status AutoCompression::measure_codecs_of(Accuracy accuracy, const GroupProbe& probe) {
   const std::int64_t nothing = 0;
   RONDE_RETURN_IF_ERROR(probe.exchange({&nothing, 1}).status());  // all are here
   const CodecCosts mine = measure_codecs(candidates(accuracy, sizeof(float)));
-  std::vector<std::int64_t> words;
-  for (const double cost : mine) words.push_back(nanoseconds(1e6 * cost));
-  RONDE_ASSIGN_OR_RETURN(const auto all, probe.exchange(words));
+  std::vector<std::int64_t> numbers;
+  for (const double cost : mine) numbers.push_back(nanoseconds(1e6 * cost));
+  RONDE_ASSIGN_OR_RETURN(const auto all, probe.exchange(numbers));
   codecs_ = {};
   for (std::size_t i = 0; i < all.size(); ++i) {
     double& cost = codecs_[i % kCodecKinds];
@@ -153,8 +153,9 @@ Result<double> AutoCompression::time_dense(std::size_t bytes, const GroupProbe& 
   return best;
 }
 
-/// Sizes double until one takes long enough: what a link lets pass at once, as shapers do, is then
-/// behind. That one is timed twice: beside the best of several, one slow time would be bandwidth.
+/// Sizes double until one takes long enough to outlast the burst that a traffic shaper lets pass.
+/// That size is timed twice: one slow time, beside the best of several, would look like a slow
+/// link.
 Status AutoCompression::measure_link(const GroupProbe& probe) {
   RONDE_ASSIGN_OR_RETURN(const double latency, time_dense(kSmallBytes, probe));
   std::vector<DenseTime> times{{kSmallBytes, latency}};

@@ -24,7 +24,7 @@ struct GroupProbe {
   bool in_memory = false;  ///< Ranks share memory, which no codec is faster than.
   /// Runs a dense allreduce of fp32 of that many bytes.
   std::function<Status(std::size_t bytes)> dense;
-  /// Gives every rank the words of all, equally many of each.
+  /// Gives every rank the numbers of all, equally many of each.
   std::function<Result<std::vector<std::int64_t>>(std::span<const std::int64_t> mine)> exchange;
 };
 

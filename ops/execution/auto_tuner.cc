@@ -42,7 +42,7 @@ Status AutoTuner::observe(const AbortToken& abort) {
 GroupProbe AutoTuner::probe(const AbortToken& abort) {
   const auto exchange =
       [this, &abort](std::span<const std::int64_t> mine) -> Result<std::vector<std::int64_t>> {
-    RONDE_ASSIGN_OR_RETURN(const auto all, words_.allgather(mine, abort));
+    RONDE_ASSIGN_OR_RETURN(const auto all, exchange_.allgather(mine, abort));
     return std::vector<std::int64_t>(all.begin(), all.end());
   };
   return {.size = options_.size,

@@ -10,9 +10,9 @@
 #include "core/base/status.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/executor.h"
+#include "ops/communicator/number_exchange.h"
 #include "ops/execution/auto_compression.h"
 #include "ops/execution/host_communicators.h"
-#include "ops/execution/word_exchange.h"
 
 namespace ronde {
 
@@ -21,12 +21,12 @@ class AutoTuner {
  public:
   struct Options {
     int size = 1;
-    bool deterministic = false;         ///< `auto` then compresses nothing: it depends on time.
-    const EventGate* events = nullptr;  ///< Gets the choices; may be null.
+    bool deterministic = false;           ///< `auto` then compresses nothing: it depends on time.
+    const EventSwitch* events = nullptr;  ///< Gets the choices; may be null.
   };
-  /// `host` and `words` outlive it.
-  AutoTuner(Options options, HostCommunicators& host, WordExchange& words)
-      : options_(options), host_(host), words_(words) {}
+  /// `host` and `exchange` outlive it.
+  AutoTuner(Options options, HostCommunicators& host, NumberExchange& exchange)
+      : options_(options), host_(host), exchange_(exchange) {}
 
   /// The compression of a bundle; empty: dense. A bundle that is not `auto` keeps what it says.
   /// `auto` in device memory is dense. Blocks where ranks measure or agree.
@@ -46,7 +46,7 @@ class AutoTuner {
 
   const Options options_;
   HostCommunicators& host_;
-  WordExchange& words_;
+  NumberExchange& exchange_;
   AutoCompression auto_;
   bool timing_ = false;
   TimePoint begin_;

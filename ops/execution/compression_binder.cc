@@ -46,10 +46,10 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 
 /// Each rank counts steps; the largest count decides.
 Result<bool> CompressionBinder::travels_dense(const Bundle& bundle, const std::string& compression,
-                                              WordExchange& words, const AbortToken& abort) {
+                                              NumberExchange& exchange, const AbortToken& abort) {
   RONDE_ASSIGN_OR_RETURN(const WarmUp mine, warm_up(bundle, compression));
   if (mine.dense_steps == 0) return false;
-  RONDE_ASSIGN_OR_RETURN(const auto all, words.allgather({&mine.passed, 1}, abort));
+  RONDE_ASSIGN_OR_RETURN(const auto all, exchange.allgather({&mine.passed, 1}, abort));
   const std::int64_t passed = *std::max_element(all.begin(), all.end());
   if (passed < 0 || passed >= mine.dense_steps) {
     end_warm_up(bundle, compression);

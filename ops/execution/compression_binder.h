@@ -10,17 +10,17 @@
 
 #include "core/base/status.h"
 #include "core/ports/executor.h"
+#include "ops/communicator/number_exchange.h"
 #include "ops/compression/compressed_work.h"
 #include "ops/compression/residuals.h"
-#include "ops/execution/word_exchange.h"
 
 namespace ronde {
 
 /// How far a bundle is in its codec's warm-up.
 struct WarmUp {
   std::int64_t dense_steps = 0;  ///< 0 where there are none, or ranks agreed that they are over.
-  std::int64_t passed = -1;      ///< By that of its tensors which passed the fewest; -1: none keeps
-                                 ///< anything on this rank.
+  /// The fewest steps of any of its tensors; -1: none keeps anything on this rank.
+  std::int64_t passed = -1;
 };
 
 /// For one group. Random bits depend on the codec's seed, the tensor's name, how often it was
@@ -39,11 +39,11 @@ class CompressionBinder {
   /// Errors: kInvalidArgument where the compression is unknown.
   Result<CompressedWork> prepare(const Bundle& bundle, const std::string& compression);
   /// True if a bundle still travels dense; then a step of its tensors is counted. Ranks may have
-  /// counted different steps (one had joined, or is new): they exchange them over `words`, and the
-  /// most counts. Once a warm-up has ended, they exchange nothing. Blocks.
-  /// Errors: as prepare(); those of `words`.
+  /// counted different steps (one had joined, or is new): they exchange them, and the largest
+  /// decides. Once a warm-up has ended, they exchange nothing. Blocks.
+  /// Errors: as prepare(); those of `exchange`.
   Result<bool> travels_dense(const Bundle& bundle, const std::string& compression,
-                             WordExchange& words, const AbortToken& abort);
+                             NumberExchange& exchange, const AbortToken& abort);
   /// True if note_losses() is to note any.
   [[nodiscard]] bool wants_losses(const CompressedWork& compressed) const;
   /// Notes the loss of each tensor whose step is due, and reports it to `events`, which may be
@@ -73,7 +73,7 @@ class CompressionBinder {
 
   const Options options_;
   std::map<std::string, Scheme> known_;  // by their texts
-  std::map<std::string, Warm> warm_;     // by what is kept of a tensor: the same on all ranks
+  std::map<std::string, Warm> warm_;     // by the residual's key: the same on all ranks
   std::uint64_t bundles_ = 0;            // so far
 };
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/protocol/request.h"
+#include "ops/communicator/bundle_tracer.h"
 #include "ops/compression/registry.h"
-#include "ops/execution/bundle_tracer.h"
 #include "ops/execution/output_planner.h"
 #include "ops/execution/weighting.h"
 #include "ops/execution/work_binder.h"
@@ -35,14 +35,14 @@ WorkBinder::Options binder_options(ExecutorOptions& options) {
 }
 
 /// Runs each work of a bundle by the communicator that serves it.
-class BundleExecutor final : public CollectiveExecutor {
+class BundleExecutor final : public Executor {
  public:
   explicit BundleExecutor(ExecutorOptions& options)
       : size_(options.size),
         weighting_(options.kernels),
         tracer_(options.events, options.set_name),
         binder_(binder_options(options)),
-        planner_(binder_.words(), options.rank, options.size) {}
+        planner_(binder_.exchange(), options.rank, options.size) {}
 
   Status execute(const Bundle& bundle, const AbortToken& abort) override;
   bool polls() const noexcept override { return binder_.polls(); }
@@ -127,7 +127,7 @@ Status BundleExecutor::run(const Bundle& bundle, const Work& work, const AbortTo
   facts_ = {};
   const auto move = [&](PhaseObserver* phases) {
     bound.work.phases = phases;
-    RONDE_RETURN_IF_ERROR(bound.communicator->run(bound.work, bound.stream, abort));
+    RONDE_RETURN_IF_ERROR(binder_.run(bound, abort));
     facts_ = bound.facts();
     return Status();
   };
@@ -148,7 +148,7 @@ Status BundleExecutor::run_weighted(const Bundle& bundle, const Work& work,
 
 }  // namespace
 
-Result<std::unique_ptr<CollectiveExecutor>> create_executor(ExecutorOptions options) {
+Result<std::unique_ptr<Executor>> create_executor(ExecutorOptions options) {
   RONDE_RETURN_IF_ERROR(check_algorithm(options.algorithm));
   const bool needs_transport =
       options.size > 1 && !options.algorithm.empty() && options.algorithm != kNativeAlgorithm;
@@ -159,7 +159,7 @@ Result<std::unique_ptr<CollectiveExecutor>> create_executor(ExecutorOptions opti
                     "there: {}",
                     options.algorithm, options.host.whole->traits().name, kNativeAlgorithm));
   }
-  return std::unique_ptr<CollectiveExecutor>(std::make_unique<BundleExecutor>(options));
+  return std::unique_ptr<Executor>(std::make_unique<BundleExecutor>(options));
 }
 
 }  // namespace ronde

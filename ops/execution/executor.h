@@ -26,7 +26,7 @@ struct ExecutorOptions {
   std::string algorithm;            ///< Override, see selector.h; empty: the table decides.
   /// Reductions give the same bits however tensors are fused, cut and ordered (Config has it too).
   bool deterministic = false;
-  const EventGate* events = nullptr;         ///< Outlives the executor; may be null.
+  const EventSwitch* events = nullptr;       ///< Outlives the executor; may be null.
   std::shared_ptr<ResidualStore> residuals;  ///< Null: compression without error feedback.
   /// Note the norm of a tensor's residual every N of its steps (0: never).
   std::size_t loss_steps = 0;
@@ -37,26 +37,14 @@ struct ExecutorOptions {
   int size = 1;
 };
 
-/// The executor of ops/. Beyond the contract of Executor:
+/// Makes the executor of ops/. Beyond the contract of Executor:
 /// - Outputs and their sizes: OutputPlanner. Communicators: WorkBinder.
 /// - Average, prescale and postscale: reduction_for() in ops/execution/output_planner.h.
 /// - Deterministic: reductions over a transport use the algorithm "direct", whatever the override
 ///   says. A communicator that is native_first adds in ascending order of ranks anyway.
-class CollectiveExecutor : public Executor {
- public:
-  /// The path of the last work: "shm", "ring over tcp", "local" (one rank), empty at first.
-  /// Threads: as execute.
-  [[nodiscard]] virtual std::string last_path() const = 0;
-  /// Bytes and times of the last work's compression; zeros if dense. Threads: as execute.
-  [[nodiscard]] virtual CompressionFacts last_compression() const = 0;
-  /// Measurements and choices of `auto`, as lines for people; empty before the first. Threads: as
-  /// execute.
-  [[nodiscard]] virtual std::vector<std::string> explain_compression() const = 0;
-};
-
-/// Makes an executor.
+///
 /// Errors: kInvalidArgument for an unknown algorithm, listing what is allowed; kUnsupported where
 /// an algorithm is asked for and the communicator has no point-to-point.
-Result<std::unique_ptr<CollectiveExecutor>> create_executor(ExecutorOptions options);
+Result<std::unique_ptr<Executor>> create_executor(ExecutorOptions options);
 
 }  // namespace ronde

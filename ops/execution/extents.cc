@@ -8,8 +8,8 @@ namespace ronde {
 
 namespace {
 
-// Words before the rows for each rank: Fault, first extent, detail.
-constexpr std::size_t kHeaderWords = 3;
+// Numbers before the rows for each rank: Fault, first extent, detail.
+constexpr std::size_t kHeaderNumbers = 3;
 
 enum class Fault : std::int64_t { kNone, kScalar, kUneven, kCount, kNegative, kSum };
 
@@ -81,24 +81,24 @@ std::int64_t even_rows(std::int64_t rows, int size, int index) noexcept {
   return rows / size + (index < rows % size ? 1 : 0);
 }
 
-std::size_t alltoall_words(int size) noexcept {
-  return kHeaderWords + static_cast<std::size_t>(size);
+std::size_t alltoall_numbers(int size) noexcept {
+  return kHeaderNumbers + static_cast<std::size_t>(size);
 }
 
-void append_alltoall(const BundleTensor& tensor, int size, std::vector<std::int64_t>& words) {
+void append_alltoall(const BundleTensor& tensor, int size, std::vector<std::int64_t>& numbers) {
   const Verdict verdict = judge(tensor, size);
   const std::int64_t rows = first_extent(tensor.shape);
-  words.insert(words.end(), {static_cast<std::int64_t>(verdict.fault), rows, verdict.detail});
+  numbers.insert(numbers.end(), {static_cast<std::int64_t>(verdict.fault), rows, verdict.detail});
   const bool even = tensor.splits.empty();
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(size); ++rank) {
     const bool usable = verdict.fault == Fault::kNone;
-    words.push_back(!usable ? 0 : even ? rows / size : tensor.splits[rank]);
+    numbers.push_back(!usable ? 0 : even ? rows / size : tensor.splits[rank]);
   }
 }
 
-Status check_alltoall(int size, std::span<const std::int64_t> words) {
+Status check_alltoall(int size, std::span<const std::int64_t> numbers) {
   for (int rank = 0; rank < size; ++rank) {
-    const auto mine = words.subspan(static_cast<std::size_t>(rank) * alltoall_words(size));
+    const auto mine = numbers.subspan(static_cast<std::size_t>(rank) * alltoall_numbers(size));
     const auto fault = static_cast<Fault>(mine[0]);
     if (fault == Fault::kNone) continue;
     return {Code::kInvalidArgument,
@@ -107,10 +107,10 @@ Status check_alltoall(int size, std::span<const std::int64_t> words) {
   return {};
 }
 
-std::int64_t alltoall_rows(std::span<const std::int64_t> words, int size, int from,
+std::int64_t alltoall_rows(std::span<const std::int64_t> numbers, int size, int from,
                            int to) noexcept {
-  return words[static_cast<std::size_t>(from) * alltoall_words(size) + kHeaderWords +
-               static_cast<std::size_t>(to)];
+  return numbers[static_cast<std::size_t>(from) * alltoall_numbers(size) + kHeaderNumbers +
+                 static_cast<std::size_t>(to)];
 }
 
 }  // namespace ronde

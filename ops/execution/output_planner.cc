@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "ops/execution/extents.h"
 #include "ops/kernels/scalar.h"
@@ -29,7 +30,8 @@ Scaling average_scaling(const ReductionRequest& request, int ranks) {
   return {request.prescale, quotient_away_from_zero(request.postscale, size)};
 }
 
-/// The factor on a sum of float32 is a float32, as that on its inputs is; divisors stay exact.
+/// Rounds the factor on a sum of float32 to float32, like the factor on its inputs. Divisors stay
+/// exact.
 double after_sum(DType dtype, double factor) {
   using Float = std::numeric_limits<float>;
   const double size = std::abs(factor);
@@ -49,6 +51,20 @@ std::size_t size_of_tensor(const Bundle& bundle, const BundleTensor& tensor) {
 std::size_t row_bytes(const Bundle& bundle, const BundleTensor& tensor) {
   return static_cast<std::size_t>(row_elements(tensor.shape)) * size_of(bundle.dtype);
 }
+
+class KernelReducer final : public PayloadReducer {
+ public:
+  explicit KernelReducer(std::shared_ptr<const ReduceKernels> kernels)
+      : kernels_(std::move(kernels)) {}
+
+  void reduce(const ReductionRequest& request, std::span<const void* const> inputs, void* out,
+              std::size_t count) const noexcept override {
+    kernels_->reduce(reduction_for(request, static_cast<int>(inputs.size())), inputs, out, count);
+  }
+
+ private:
+  const std::shared_ptr<const ReduceKernels> kernels_;
+};
 
 }  // namespace
 
@@ -139,7 +155,7 @@ void OutputPlanner::plan_scatter(const Bundle& bundle) {
 Status OutputPlanner::plan_gathering(const Bundle& bundle, const AbortToken& abort) {
   mine_.clear();
   for (const BundleTensor& tensor : bundle.tensors) mine_.push_back(first_extent(tensor.shape));
-  RONDE_ASSIGN_OR_RETURN(const auto rows, words_.allgather(mine_, abort));
+  RONDE_ASSIGN_OR_RETURN(const auto rows, exchange_.allgather(mine_, abort));
   for (std::size_t i = 0; i < bundle.tensors.size(); ++i) add_gathered(bundle, i, rows);
   return {};
 }
@@ -162,13 +178,13 @@ void OutputPlanner::add_gathered(const Bundle& bundle, std::size_t index,
 Status OutputPlanner::plan_alltoall(const Bundle& bundle, const AbortToken& abort) {
   mine_.clear();
   for (const BundleTensor& tensor : bundle.tensors) append_alltoall(tensor, size_, mine_);
-  RONDE_ASSIGN_OR_RETURN(const auto all, words_.allgather(mine_, abort));
-  const std::size_t words = alltoall_words(size_);
+  RONDE_ASSIGN_OR_RETURN(const auto all, exchange_.allgather(mine_, abort));
+  const std::size_t each = alltoall_numbers(size_);
   works_ = bundle.tensors.size();
   splits_.assign(works_, {});
   for (std::size_t index = 0; index < works_; ++index) {
-    for (std::size_t at = index * words; at < all.size(); at += mine_.size()) {
-      const auto theirs = all.subspan(at, words);
+    for (std::size_t at = index * each; at < all.size(); at += mine_.size()) {
+      const auto theirs = all.subspan(at, each);
       splits_[index].insert(splits_[index].end(), theirs.begin(), theirs.end());
     }
     RONDE_RETURN_IF_ERROR(check_alltoall(size_, splits_[index]));
@@ -178,19 +194,21 @@ Status OutputPlanner::plan_alltoall(const Bundle& bundle, const AbortToken& abor
 
 void OutputPlanner::place_alltoall(const Bundle& bundle, std::size_t index) {
   const BundleTensor& tensor = bundle.tensors[index];
-  const std::span<const std::int64_t> words = splits_[index];
+  const std::span<const std::int64_t> numbers = splits_[index];
   const std::size_t row = row_bytes(bundle, tensor);
   std::int64_t received = 0, all = 0;
   send_bytes_.clear();
   recv_bytes_.clear();
   if (tensor.recv_splits != nullptr) tensor.recv_splits->clear();
   for (int rank = 0; rank < size_; ++rank) {
-    const std::int64_t rows = alltoall_rows(words, size_, rank, rank_);
-    send_bytes_.push_back(static_cast<std::size_t>(alltoall_rows(words, size_, rank_, rank)) * row);
+    const std::int64_t rows = alltoall_rows(numbers, size_, rank, rank_);
+    send_bytes_.push_back(static_cast<std::size_t>(alltoall_rows(numbers, size_, rank_, rank)) *
+                          row);
     recv_bytes_.push_back(static_cast<std::size_t>(rows) * row);
     if (tensor.recv_splits != nullptr) tensor.recv_splits->push_back(rows);
     received += rows;
-    all += words[static_cast<std::size_t>(rank) * alltoall_words(size_) + 1];  // its first extent
+    all +=
+        numbers[static_cast<std::size_t>(rank) * alltoall_numbers(size_) + 1];  // its first extent
   }
   const std::size_t sent = static_cast<std::size_t>(first_extent(tensor.shape)) * row;
   segments_.assign(1, {input_of(tensor), output_rows(tensor, received), sent});
@@ -210,6 +228,11 @@ std::byte* OutputPlanner::output(const BundleTensor& tensor, const Shape& shape)
 std::byte* OutputPlanner::output_rows(const BundleTensor& tensor, std::int64_t rows) {
   if (tensor.out != nullptr) return static_cast<std::byte*>(tensor.out);
   return output(tensor, with_first_extent(tensor.shape, rows));
+}
+
+std::unique_ptr<PayloadReducer> create_payload_reducer(
+    std::shared_ptr<const ReduceKernels> kernels) {
+  return std::make_unique<KernelReducer>(std::move(kernels));
 }
 
 }  // namespace ronde

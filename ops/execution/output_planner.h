@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -10,8 +11,8 @@
 #include "core/base/status.h"
 #include "core/ports/communicator.h"
 #include "core/ports/executor.h"
-#include "core/ports/payload_reducer.h"
-#include "ops/execution/word_exchange.h"
+#include "core/ports/reduce_kernels.h"
+#include "ops/communicator/number_exchange.h"
 
 namespace ronde {
 
@@ -40,9 +41,9 @@ Reduction reduction_for(const ReductionRequest& request, int ranks) noexcept;
 /// Threads: one at a time.
 class OutputPlanner {
  public:
-  /// `words` outlives it.
-  OutputPlanner(WordExchange& words, int rank, int size)
-      : words_(words), rank_(rank), size_(size) {}
+  /// `exchange` outlives it.
+  OutputPlanner(NumberExchange& exchange, int rank, int size)
+      : exchange_(exchange), rank_(rank), size_(size) {}
 
   /// Plans a bundle. Blocks where ranks have sizes to exchange.
   /// Errors: kInvalidArgument where sizes do not fit, the same on all ranks; the exchange's.
@@ -69,7 +70,7 @@ class OutputPlanner {
   std::byte* output(const BundleTensor& tensor, const Shape& shape);
   std::byte* output_rows(const BundleTensor& tensor, std::int64_t rows);
 
-  WordExchange& words_;
+  NumberExchange& exchange_;
   const int rank_;
   const int size_;
   // The planned bundle.
@@ -81,5 +82,9 @@ class OutputPlanner {
   std::vector<std::int64_t> mine_;                 // extents or splits of this rank
   std::vector<std::vector<std::int64_t>> splits_;  // alltoall: by tensor, those of all ranks
 };
+
+/// Makes a reducer.
+std::unique_ptr<PayloadReducer> create_payload_reducer(
+    std::shared_ptr<const ReduceKernels> kernels);
 
 }  // namespace ronde

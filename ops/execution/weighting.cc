@@ -14,7 +14,7 @@ DType product_type(const Bundle& bundle) {
   return wide ? DType::kFloat32 : bundle.dtype;
 }
 
-/// in * factor as `to`. A factor of 0 gives zeros, though inputs be no numbers.
+/// in * factor as `to`. A factor of 0 gives zeros, even for inputs that are NaN.
 void multiply(const Segment& segment, const Reduction& what, DType type, std::byte* to,
               const ReduceKernels& kernels) {
   const std::size_t count = segment.bytes / size_of(what.dtype);

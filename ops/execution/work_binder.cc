@@ -31,12 +31,12 @@ WorkBinder::WorkBinder(Options options)
                .host_levels = host_.levels()},
               host_.dense()),
       adasum_(host_.dense(), host_.dense().kernels(), options.host.rank, options.host.size),
-      words_(host_.dense(), options.host.size),
+      exchange_(host_.dense(), options.host.size),
       codecs_(std::move(options.compression)),
       tuner_({.size = options.host.size,
               .deterministic = options.host.deterministic,
               .events = options.events},
-             host_, words_) {}
+             host_, exchange_) {}
 
 Status WorkBinder::begin(const Bundle& bundle, const AbortToken& abort) {
   return is_on_device(bundle) ? device_.begin(bundle, abort) : Status();
@@ -53,7 +53,7 @@ Result<Work> WorkBinder::multiply_on_device(const Bundle& bundle, Work work) {
     if (segment.in == nullptr) continue;
     if (segment.out == nullptr) return Status(Code::kResourceExhausted, "no memory for an output");
     const double factor = product_factor(bundle, bundle.tensors[i]);
-    if (factor == 0.0) segment.in = nullptr;  // zeros, though inputs be no numbers
+    if (factor == 0.0) segment.in = nullptr;  // zeros, even if inputs are NaN
     RONDE_RETURN_IF_ERROR(device_.multiply(bundle.dtype, segment, factor));
     segment.in = segment.out;
   }
@@ -69,7 +69,7 @@ Result<BoundWork> WorkBinder::bind(const Bundle& bundle, const Work& work,
   RONDE_ASSIGN_OR_RETURN(compression_, tuner_.choose(bundle, work.bytes, abort));
   if (compression_.empty()) return bind_dense(bundle, work, abort);
   RONDE_ASSIGN_OR_RETURN(const bool dense,
-                         codecs_.travels_dense(bundle, compression_, words_, abort));
+                         codecs_.travels_dense(bundle, compression_, exchange_, abort));
   return dense ? bind_dense(bundle, work, abort) : bind_compressed(bundle, work, abort);
 }
 
@@ -85,6 +85,7 @@ Result<BoundWork> WorkBinder::bind_dense(const Bundle& bundle, const Work& work,
   }
   RONDE_ASSIGN_OR_RETURN(last_route_, host_.dense().route(work));
   bound.communicator = &host_.dense();
+  bound.route = last_route_;
   bound.traced = {.bytes = work.bytes,
                   .algorithm = AlgorithmCommunicator::algorithm_name(last_route_),
                   .path = host_.dense().traits().name};
@@ -160,6 +161,11 @@ TracedWork WorkBinder::traced(const BoundWork& bound) const {
     traced.ratio = bound.compression->ratio(bound.work);
   }
   return traced;
+}
+
+Status WorkBinder::run(const BoundWork& bound, const AbortToken& abort) {
+  return bound.route ? host_.dense().run(bound.work, *bound.route, abort)
+                     : bound.communicator->run(bound.work, bound.stream, abort);
 }
 
 Status WorkBinder::finish(const Bundle& bundle, const BoundWork& bound, const AbortToken& abort) {

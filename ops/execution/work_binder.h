@@ -12,13 +12,13 @@
 #include "core/ports/event_sink.h"
 #include "core/ports/executor.h"
 #include "ops/adasum/communicator.h"
+#include "ops/communicator/bundle_tracer.h"
 #include "ops/communicator/compressed.h"
+#include "ops/communicator/number_exchange.h"
 #include "ops/device/communicator.h"
 #include "ops/execution/auto_tuner.h"
-#include "ops/execution/bundle_tracer.h"
 #include "ops/execution/compression_binder.h"
 #include "ops/execution/host_communicators.h"
-#include "ops/execution/word_exchange.h"
 
 namespace ronde {
 
@@ -26,6 +26,7 @@ namespace ronde {
 struct BoundWork {
   Work work;  ///< In the communicator's memory.
   Communicator* communicator = nullptr;
+  std::optional<Route> route = {};  ///< Of dense work of the host.
   DeviceStream stream = kNoStream;
   TracedWork traced = {};
   std::unique_ptr<CompressedWork> compression = nullptr;  ///< Null: dense.
@@ -39,7 +40,8 @@ struct BoundWork {
   }
 };
 
-/// For one group. Calls for a bundle: begin(), then bind() and finish() for each work, then end().
+/// For one group. Calls for a bundle: begin(), then bind(), run() and finish() for each
+/// work, then end().
 /// Threads: one at a time.
 class WorkBinder {
  public:
@@ -49,7 +51,7 @@ class WorkBinder {
     DeviceOpener open_device;       ///< Empty: tensors in device memory are kUnsupported.
     std::string device_track = {};  ///< As PhaseTracks::device.
     CompressionBinder::Options compression;
-    const EventGate* events = nullptr;  ///< Outlives the binder; may be null.
+    const EventSwitch* events = nullptr;  ///< Outlives the binder; may be null.
   };
   explicit WorkBinder(Options options);
 
@@ -65,6 +67,8 @@ class WorkBinder {
   /// Errors: kUnsupported if nothing serves it; kInvalidArgument for an unknown compression; those
   /// of the exchanges and of the device.
   Result<BoundWork> bind(const Bundle& bundle, const Work& work, const AbortToken& abort);
+  /// Runs a bound work. Blocks. Errors: as Communicator::run.
+  Status run(const BoundWork& bound, const AbortToken& abort);
   /// Keeps the residuals of compressed work that has run; brings results to the device where the
   /// host computed them. Errors: as bind().
   Status finish(const Bundle& bundle, const BoundWork& bound, const AbortToken& abort);
@@ -72,10 +76,10 @@ class WorkBinder {
   Status end(const Bundle& bundle, const AbortToken& abort);
 
   /// The exchange of numbers among the ranks.
-  [[nodiscard]] WordExchange& words() noexcept { return words_; }
+  [[nodiscard]] NumberExchange& exchange() noexcept { return exchange_; }
   /// As CommunicatorTraits::polls, of host memory.
   [[nodiscard]] bool polls() const noexcept { return host_.dense().traits().polls; }
-  /// As CollectiveExecutor has them.
+  /// As Executor has them.
   [[nodiscard]] std::string last_path() const;
   [[nodiscard]] std::vector<std::string> explain_compression() const { return tuner_.explain(); }
 
@@ -91,11 +95,11 @@ class WorkBinder {
   [[nodiscard]] TracedWork traced(const BoundWork& bound) const;
 
   const int size_;
-  const EventGate* const events_;
+  const EventSwitch* const events_;
   HostCommunicators host_;
   DeviceCommunicator device_;
   AdasumCommunicator adasum_;
-  WordExchange words_;
+  NumberExchange exchange_;
   CompressionBinder codecs_;
   AutoTuner tuner_;
   std::vector<Segment> products_;

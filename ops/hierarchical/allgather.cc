@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "ops/algorithms.h"
-#include "ops/hierarchical/collectives.h"
+#include "ops/hierarchical/levels.h"
 
 namespace ronde {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/hierarchical/collectives.h"
+#include "ops/hierarchical/levels.h"
 #include "ops/hierarchical/slices.h"
 #include "ops/partial.h"
 #include "ops/transfer.h"
@@ -69,7 +69,7 @@ class Allreduce final : public SliceSteps {
   }
 
   Status reduce_inside(std::size_t index) override {
-    HostSlice& next = flying_[index % kInFlight];
+    HostSlice& next = in_flight_[index % kInFlight];
     next = slice(index);
     RONDE_RETURN_IF_ERROR(reduce_inside(next));
     if (slices_ > 1) {
@@ -79,10 +79,10 @@ class Allreduce final : public SliceSteps {
   }
   Status reduce_between(std::size_t index) override {
     if (slices_ > 1) return levels_.wire.wait(*abort_);
-    return reduce_between(flying_[index % kInFlight], *abort_);
+    return reduce_between(in_flight_[index % kInFlight], *abort_);
   }
   Status gather_inside(std::size_t index) override {
-    return gather_inside(flying_[index % kInFlight]);
+    return gather_inside(in_flight_[index % kInFlight]);
   }
 
  private:
@@ -108,8 +108,8 @@ class Allreduce final : public SliceSteps {
   const std::size_t width_;  // bytes of an element between hosts
   const std::size_t total_;  // elements
   const std::size_t slices_;
-  std::size_t carriers_ = 1;                 // local ranks that carry a chunk
-  std::array<HostSlice, kInFlight> flying_;  // in use by the wire thread until it is drained
+  std::size_t carriers_ = 1;                    // local ranks that carry a chunk
+  std::array<HostSlice, kInFlight> in_flight_;  // in use by the wire thread until it is drained
   const AbortToken* abort_ = nullptr;
   const AbortToken* wire_abort_ = nullptr;
 };

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "ops/algorithms.h"
-#include "ops/hierarchical/collectives.h"
+#include "ops/hierarchical/levels.h"
 #include "ops/transfer.h"
 
 namespace ronde {

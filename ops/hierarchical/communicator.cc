@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "ops/hierarchical/collectives.h"
+#include "ops/hierarchical/levels.h"
 
 namespace ronde {
 namespace {
@@ -64,7 +64,8 @@ HierarchicalCommunicator::HierarchicalCommunicator(std::shared_ptr<Hierarchy> hi
 Status HierarchicalCommunicator::run(const Work& work, DeviceStream /*stream*/,
                                      const AbortToken& abort) {
   const Status status = run_in_levels(work, abort);
-  if (!status.ok()) hierarchy_->levels().inner.abandon();  // others may wait for this rank inside
+  // Others may wait for this rank inside.
+  if (!status.ok()) hierarchy_->levels().inner.abandon(status);
   return status;
 }
 
@@ -80,12 +81,6 @@ Status HierarchicalCommunicator::run_in_levels(const Work& work, const AbortToke
     default:
       return hierarchical_allreduce(levels, *between_, work, abort);
   }
-}
-
-std::unique_ptr<Communicator> create_hierarchical(HierarchyOptions options) {
-  auto hierarchy = std::make_shared<Hierarchy>(std::move(options));
-  auto between = hierarchy->dense_between();
-  return std::make_unique<HierarchicalCommunicator>(std::move(hierarchy), std::move(between));
 }
 
 }  // namespace ronde

@@ -62,8 +62,8 @@ class Hierarchy {
   WireThread wire_;       // last: it uses the rest
 };
 
-/// It does allreduce, broadcast, allgather and (where bits need not be the same whatever the
-/// placement) reduce_scatter by itself; everything else runs over the outer communicator's
+/// It does allreduce, broadcast, allgather and (outside of deterministic mode) reduce_scatter by
+/// itself. Everything else runs over the outer communicator's
 /// transport. Over a lossy `between` it does allreduces alone, which are compressed between hosts
 /// only. Threads: one at a time.
 class HierarchicalCommunicator final : public Communicator {
@@ -84,8 +84,5 @@ class HierarchicalCommunicator final : public Communicator {
   const std::shared_ptr<Hierarchy> hierarchy_;
   const std::unique_ptr<Communicator> between_;
 };
-
-/// The dense communicator of a hierarchy of its own.
-std::unique_ptr<Communicator> create_hierarchical(HierarchyOptions options);
 
 }  // namespace ronde

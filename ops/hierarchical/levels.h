@@ -1,5 +1,5 @@
-// The two levels that collectives over several hosts share: the ranks inside a host, and the
-// leaders of hosts with the wires between them.
+// Collectives over several hosts, and the two levels that they share: the ranks inside a host, and
+// the leaders of hosts with the wires between them.
 #pragma once
 
 #include <cstddef>
@@ -95,8 +95,8 @@ struct SlicePiece {
 std::vector<SlicePiece> pieces_in(std::span<const Segment> segments, const Chunk& slice,
                                   std::size_t element);
 
-/// Runs `body` with a token for the wire thread, which must not outlast the call: the token is
-/// aborted with `abort` and where `body` fails, even if only this host is in trouble.
+/// Runs `body` with a token for the wire thread, which must not outlast the call. `abort`, or a
+/// failure of `body` on this host alone, aborts the token.
 Status with_wire(WireThread& wire, const AbortToken& abort,
                  const std::function<Status(const AbortToken& wire_abort)>& body);
 
@@ -105,5 +105,34 @@ Status run_inside(Communicator& inner, Work work, const AbortToken& abort);
 
 /// Runs work of one rank of each host. Errors: kAborted where memory runs out.
 Status run_between(const Levels& levels, Collective kind, Transport& leaders, const FlatWork& work);
+
+/// Allreduce over several hosts. First the ranks of each host reduce and scatter. Then the i-th
+/// ranks of all hosts (peers) reduce the i-th chunk between them. Then the ranks of each host
+/// gather. Large tensors go in slices: while one is between hosts, the next is reduced. `between`
+/// is the communicator of this rank's peers: dense, or lossy, which then applies the factors. Per
+/// host 2(m-1)/m of the bytes leave and as many come, for m hosts; 16-bit types travel as fp32 and
+/// are rounded once. All ranks hold the same bits. Source: Horovod's hierarchical allreduce; Cho et
+/// al., "BlueConnect", SysML 2019.
+Status hierarchical_allreduce(const Levels& levels, Communicator& between, const Work& work,
+                              const AbortToken& abort);
+
+/// Broadcast over several hosts: from the root to one rank of each other host, then inside the
+/// hosts. Large tensors go in slices: while one is spread inside hosts, the next is between them.
+/// Steps: those of the algorithm between m hosts, then those inside. The bytes enter each host but
+/// the root's once: with a chain between hosts each sends them once at most.
+Status hierarchical_broadcast(const Levels& levels, const Work& work, const AbortToken& abort);
+
+/// Allgather over several hosts: each host gathers at one rank, those exchange what their hosts
+/// have, and each spreads all of it inside its host.
+/// Steps: those of a gather and a broadcast inside a host, and of an allgather of m hosts between.
+/// (m-1)/m of the bytes enter and leave a host if chunks are even, however many ranks it has.
+Status hierarchical_allgather(const Levels& levels, const Work& work, const AbortToken& abort);
+
+/// Reduce-scatter over several hosts: each host reduces at one rank, those reduce and scatter what
+/// belongs to their hosts, and each scatters that inside its host.
+/// Steps: those of a reduce and a scatter inside a host, and of a reduce_scatter of m hosts
+/// between. Of S bytes, S less its own chunks leave a host and (m-1) times its own chunks come,
+/// however many ranks it has; 16-bit types travel as fp32 and are rounded once.
+Status hierarchical_reduce_scatter(const Levels& levels, const Work& work, const AbortToken& abort);
 
 }  // namespace ronde

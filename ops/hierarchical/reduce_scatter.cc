@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "ops/algorithms.h"
-#include "ops/hierarchical/collectives.h"
+#include "ops/hierarchical/levels.h"
 #include "ops/partial.h"
 #include "ops/transfer.h"
 

@@ -1,5 +1,5 @@
 // For each instruction set. Numbers of two doubles are multiplied and added as
-// ops/adasum/double_double.h does.
+// ops/kernels/double_double.h does.
 #include "ops/kernels/adasum.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstddef>
 
-#include "ops/adasum/double_double.h"
+#include "ops/kernels/double_double.h"
 
 namespace ronde::kernels {
 

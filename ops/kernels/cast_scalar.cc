@@ -27,7 +27,17 @@ struct Truth {
   std::uint8_t byte;
 };
 
+/// The type of 64 bits that holds a type's values.
+template <typename T>
+using Wide = std::conditional_t<std::is_same_v<T, std::uint64_t>, std::uint64_t, std::int64_t>;
+
 /// Rounding to odd, of integers that fp64 cannot hold.
+double sticky_double(std::uint64_t value) {
+  constexpr std::uint64_t kDropped = 2047;  // leaves 53 bits
+  if (value >> 53 == 0) return static_cast<double>(value);
+  const std::uint64_t sticky = (value & kDropped) != 0 ? kDropped + 1 : 0;
+  return static_cast<double>((value & ~kDropped) | sticky);
+}
 double sticky_double(std::int64_t value) {
   constexpr std::int64_t kExact = std::int64_t{1} << 53;
   if (value >= -kExact && value <= kExact) return static_cast<double>(value);
@@ -57,7 +67,7 @@ requires std::is_integral_v<T> T open(T value) { return value; }
 double to_double(double value) { return value; }
 template <typename T>
 requires std::is_integral_v<T>
-double to_double(T value) { return sticky_double(static_cast<std::int64_t>(value)); }
+double to_double(T value) { return sticky_double(Wide<T>{value}); }
 
 template <typename To, typename From>
 To close(From value) {
@@ -114,6 +124,12 @@ void with_type(DType dtype, const Visitor& visit) {
       return visit(E4m3{});
     case DType::kFloat8E5m2:
       return visit(E5m2{});
+    case DType::kUint16:
+      return visit(std::uint16_t{});
+    case DType::kUint32:
+      return visit(std::uint32_t{});
+    case DType::kUint64:
+      return visit(std::uint64_t{});
   }
 }
 

@@ -38,7 +38,7 @@ struct AccumulateCall {
 void reduce_floating(const ReduceCall& call);
 /// Both 8-bit floating types.
 void reduce_float8(const ReduceCall& call);
-/// int8, uint8, int16, int32, int64 and bool.
+/// Integers and bool.
 void reduce_integer(const ReduceCall& call);
 
 void accumulate_half(const AccumulateCall& call);

@@ -57,7 +57,7 @@ void widen_to_double(DType from, const void* in, double* out, std::size_t count)
   }
 }
 
-/// fp64 to 16-bit types, likewise. Rounded once: what fp32 cannot hold becomes odd.
+/// Converts fp64 to 16-bit types, rounded once: values that fp32 cannot hold become odd.
 void narrow_from_double(const double* in, DType to, void* out, std::size_t count) {
   auto* halves = static_cast<std::byte*>(out);
   alignas(64) std::array<float, kBlock> block;

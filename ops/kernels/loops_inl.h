@@ -71,7 +71,7 @@ class Combination {
     return after(v);
   }
 
-  /// The same for only `count` elements, fewer than a step.
+  /// Loads `count` elements, fewer than a step.
   HWY_INLINE V some_at(std::size_t place, std::size_t count) const {
     V v = before(load_some<E>(input(0) + place, count));
     for (std::size_t k = 1; k < inputs_.size(); ++k) {

@@ -25,7 +25,7 @@ bool overlap(const float* a, const float* b, std::size_t count) {
   return before(a, b + count) && before(b, a + count);
 }
 
-/// Computes a step of means. Makes `overflown` no number if a sum overflows or is no number.
+/// Computes a step of means. Makes `overflown` NaN if a sum overflows or is NaN.
 template <bool kStreaming, class V>
 HWY_INLINE void mean_unchecked(const float* a, const float* b, float* out, V& overflown) {
   const MeanOfTwoFloats::D d;
@@ -71,7 +71,7 @@ HWY_NOINLINE void mean_checked(const float* a, const float* b, float* out, std::
       {.post = 0.5, .inputs = inputs, .out = out, .count = count});
 }
 
-/// Four steps of means. Returns false, with nothing stored, if a sum overflows or is no number.
+/// Four steps of means. Returns false, with nothing stored, if a sum overflows or is NaN.
 HWY_INLINE bool mean_of_four_steps(const float* a, const float* b, float* out) {
   const MeanOfTwoFloats::D d;
   const std::size_t step = hn::Lanes(d);

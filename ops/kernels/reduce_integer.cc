@@ -1,5 +1,6 @@
 // Reductions of integers and bool, for each instruction set.
 #include <cstring>
+#include <type_traits>
 
 #include "ops/kernels/entries.h"
 
@@ -26,7 +27,11 @@ void reduce_bits(const ReduceCall& call) {
   }
 }
 
-/// The sum has 64 bits: the average of a narrower type never overflows. Sums of int64 wrap.
+/// The sum of a type: of 64 bits.
+template <typename T>
+using Whole = std::conditional_t<std::is_same_v<T, std::uint64_t>, std::uint64_t, std::int64_t>;
+
+/// The average of a type narrower than 64 bits never overflows. Sums of int64 and uint64 wrap.
 template <typename T>
 void reduce_scaled_sum(const ReduceCall& call) {
   const std::int64_t divisor = integer_divisor_of(call.post);
@@ -37,9 +42,9 @@ void reduce_scaled_sum(const ReduceCall& call) {
       T value;
       std::memcpy(&value, static_cast<const T*>(input) + i, sizeof(value));
       if (call.pre != 1.0) value = scale_integer(value, call.pre);
-      sum += static_cast<std::uint64_t>(std::int64_t{value});
+      sum += static_cast<std::uint64_t>(Whole<T>{value});
     }
-    const auto whole = static_cast<std::int64_t>(sum);
+    const auto whole = static_cast<Whole<T>>(sum);
     const T result = divisor != 0 ? divide_integer<T>(whole, divisor)
                                   : truncate_to<T>(static_cast<double>(whole) * call.post);
     std::memcpy(out + i, &result, sizeof(result));
@@ -91,6 +96,12 @@ void reduce_integer_here(const ReduceCall& call) {
       return reduce_numbers<std::int32_t>(call);
     case DType::kInt64:
       return reduce_numbers<std::int64_t>(call);
+    case DType::kUint16:
+      return reduce_numbers<std::uint16_t>(call);
+    case DType::kUint32:
+      return reduce_numbers<std::uint32_t>(call);
+    case DType::kUint64:
+      return reduce_numbers<std::uint64_t>(call);
     default:
       return reduce_bool(call);
   }

@@ -57,6 +57,12 @@ constexpr T divide_integer(std::int64_t value, std::int64_t divisor) noexcept {
   return static_cast<T>(std::clamp(value / divisor, kLeast, kMost));
 }
 
+/// The same of a value without a sign: the quotient fits.
+template <typename T>
+constexpr T divide_integer(std::uint64_t value, std::int64_t divisor) noexcept {
+  return static_cast<T>(value / static_cast<std::uint64_t>(divisor));
+}
+
 /// a * b modulo 2^bits.
 template <typename T>
 constexpr T wrapping_product(T a, T b) noexcept {

@@ -31,7 +31,7 @@ enum class Fact : std::uint32_t {
   kOnDevice = 1U << 1U,        ///< The tensors are in device memory.
   kCompressed = 1U << 2U,      ///< The bundle is to be compressed.
   kNative = 1U << 3U,          ///< The communicator for that memory does the work itself.
-  kPrefersNative = 1U << 4U,   ///< That is its best, or was asked for, or it is all there is.
+  kPrefersNative = 1U << 4U,   ///< That is its fastest way, or the user's choice, or the only way.
   kTransport = 1U << 5U,       ///< The host's communicator has point-to-point.
   kLevels = 1U << 6U,          ///< The host's communicator has two levels.
   kDeviceFrames = 1U << 7U,    ///< The device has kernels for the codec's frames,

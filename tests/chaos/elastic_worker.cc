@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -25,18 +24,12 @@ std::int64_t variable(const char* name, std::int64_t otherwise) {
   return text == nullptr ? otherwise : std::atoll(text);
 }
 
-/// The sampler's position, the same on all ranks.
-struct Position {
-  std::int64_t epoch = 0;
-  std::int64_t processed = 0;
-};
-
 class Training {
  public:
-  Training() : job_(ronde::init()), state_(job_) {
+  Training() {
     state_.add("counts", ronde::tensor(counts_));
     state_.add("weights", ronde::tensor(weights_));
-    state_.add("position", position_);
+    state_.add("sampler", sampler_);
     state_.add("steps", steps_);
   }
 
@@ -49,29 +42,17 @@ class Training {
 
  private:
   void train() {
-    while (position_.epoch < epochs_) {
-      std::vector<std::int64_t> mine = deal();
-      while (position_.processed < kSamples) {
+    while (sampler_.epoch() < epochs_) {
+      // All ranks take as many steps, also those that have no sample left.
+      std::vector<std::int64_t> mine = sampler_.indices();
+      while (!sampler_.done()) {
         step(mine);
         mine.erase(mine.begin(), mine.begin() + std::min<std::ptrdiff_t>(kBatch, std::ssize(mine)));
-        position_.processed = std::min(position_.processed + kBatch * job_.size(), kSamples);
+        sampler_.record_batch(kBatch);
         state_.commit();
       }
-      position_ = {position_.epoch + 1, 0};
+      sampler_.set_epoch(sampler_.epoch() + 1);
     }
-  }
-
-  /// This rank's part of what remains of the epoch, which has an order of its own.
-  [[nodiscard]] std::vector<std::int64_t> deal() const {
-    std::vector<std::int64_t> order(kSamples);
-    std::iota(order.begin(), order.end(), 0);
-    std::shuffle(order.begin(), order.end(),
-                 std::minstd_rand(static_cast<unsigned>(3 + position_.epoch)));
-    std::vector<std::int64_t> mine;
-    for (auto at = position_.processed + job_.rank(); at < kSamples; at += job_.size()) {
-      mine.push_back(order[static_cast<std::size_t>(at)]);
-    }
-    return mine;
   }
 
   /// Counts the first samples, and takes a step whose result does not depend on the ranks.
@@ -123,15 +104,15 @@ class Training {
   std::vector<double> counts_ = std::vector<double>(kSamples);
   std::vector<float> weights_ =
       std::vector<float>(static_cast<std::size_t>(variable("CHAOS_WEIGHTS", 1000)));
-  Position position_;
   std::int64_t steps_ = 0;
   // Buffers of operations, which outlive a failed one.
   std::vector<double> counted_;
   std::vector<double> ones_;
   std::vector<float> gradient_;
   std::minstd_rand random_{std::random_device{}()};
-  ronde::Job job_;
-  ronde::elastic::State state_;
+  ronde::Job job_ = ronde::init();
+  ronde::elastic::ExactSampler sampler_{job_, kSamples, true, 3};
+  ronde::elastic::State state_{job_};
 };
 
 }  // namespace

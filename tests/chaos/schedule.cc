@@ -17,7 +17,7 @@ struct Running {
   std::function<std::string(const Pending&)> wrong;
 };
 
-/// What one operation is about: all of it the same on all ranks.
+/// One operation, the same on all ranks.
 struct Part {
   std::string name;
   int step = 0;

@@ -36,7 +36,7 @@ void on_signal(int) {
 
 enum Fault : std::int64_t { kNone, kSegfault, kAbort, kThrow, kExit, kLeave };
 
-/// What this rank does to itself in the middle of its fault step.
+/// Ends this rank in the middle of its fault step, as `fault` says.
 void fall(std::int64_t fault) {
   say("falls");
   switch (fault) {
@@ -232,8 +232,8 @@ std::int64_t entries(const char* folder) {
   return std::distance(std::filesystem::directory_iterator(folder), {});
 }
 
-/// What this process holds now. Free memory goes to the kernel first: how much of it the allocator
-/// keeps is chance.
+/// Prints the resources that this process holds now. Free memory goes to the kernel first: how much
+/// of it the allocator keeps is chance.
 void say_holdings(std::int64_t life) {
   ::malloc_trim(0);
   std::ifstream file("/proc/self/statm");

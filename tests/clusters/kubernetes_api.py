@@ -109,12 +109,12 @@ class Api:
         self.server.server_close()
 
 
-def follow(lines, story):
+def follow(lines, acts):
     """Reads a launcher's lines, and acts on them in turn: pairs of a text and a function.
 
     Returns the lines as one text, and the texts that never came.
     """
-    said, left = [], list(story)
+    said, left = [], list(acts)
     for line in lines:
         said.append(line)
         if left and left[0][0] in line:

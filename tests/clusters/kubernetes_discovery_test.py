@@ -157,13 +157,13 @@ def test_ronde_run_grows_and_shrinks_with_the_pods_and_keeps_hosts_without_an_an
         text=True,
     )
     # A text of the launcher, and the API's act that follows it.
-    story = [
+    acts = [
         ("epoch 1: ", lambda: api.list(first, second)),
         ("epoch 2: ", lambda: setattr(api, "answer", (403, {}))),
         ("the hosts stay as they are", lambda: api.list(second)),
         ("epoch 3: ", lambda: None),
     ]
-    said, missing = follow(job.stdout, story)
+    said, missing = follow(job.stdout, acts)
     assert (job.wait(), missing) == (0, []), said
     assert "[1] trained on 1\n" in said
 

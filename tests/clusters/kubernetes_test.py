@@ -226,7 +226,7 @@ exec "$@"
 """
 ROOT = ("0400", "0", [])
 # The capability lets this user reach a Python below /root. What it may read of a Secret without
-# one is in tests/backends/net/rendezvous/secret_test.cc.
+# one is in tests/backends/net/connection/secret_test.cc.
 CAPABILITY = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
 IDENTITY = ["--reuid=1000", "--regid=1000", "--groups=2000"]
 USER = ("0440", "2000", ["setpriv", *IDENTITY, *CAPABILITY])

@@ -39,12 +39,12 @@ def main() -> int:
             hooks.append(subprocess.Popen(["ip", "netns", "exec", "1", "sh", "-c", hook]))
             api.list(first, ending)
 
-        story = [
+        acts = [
             ("epoch 1: ", lambda: api.list(first, second)),
             ("epoch 2: ", delete),
             ("epoch 3: ", lambda: None),
         ]
-        said, missing = follow(job.stdout, story)
+        said, missing = follow(job.stdout, acts)
         print(said)
         print("hooks ended:", [one.wait() for one in hooks], "missing:", missing)
         return job.wait()

@@ -26,7 +26,7 @@ def hosts(hosts):
 
 
 @pytest.fixture
-def meeting(tmp_path):
+def rendezvous(tmp_path):
     """The settings by which the ranks meet."""
     secret = tmp_path / "secret"
     secret.write_text("5a" * 32)
@@ -53,24 +53,24 @@ def mpirun(*names, script=EXAMPLE):
     return [*command, sys.executable, str(script)]
 
 
-def test_mpirun_starts_a_job_over_two_hosts(hosts, tmp_path, meeting):
-    settings = {**meeting, "RONDE_LOG_LEVEL": "debug"}
+def test_mpirun_starts_a_job_over_two_hosts(hosts, tmp_path, rendezvous):
+    settings = {**rendezvous, "RONDE_LOG_LEVEL": "debug"}
     status, lines, errors = run(hosts, tmp_path, mpirun(*settings), **settings)
     assert (status, lines) == (0, FOUR), errors
     assert "control channel: the other ranks came over 2 connections" in errors, errors
 
 
 @ALL
-def test_ddp_finds_the_job_without_rank_and_size_by_hand(hosts, tmp_path, meeting):
+def test_ddp_finds_the_job_without_rank_and_size_by_hand(hosts, tmp_path, rendezvous):
     script = tmp_path / "ddp.py"
     script.write_text(ddp.SCRIPT)
-    status, lines, errors = run(hosts, tmp_path, mpirun(*meeting, script=script), **meeting)
+    status, lines, errors = run(hosts, tmp_path, mpirun(*rendezvous, script=script), **rendezvous)
     assert (status, lines) == (0, ddp.lines(4)), errors
 
 
 @ALL
-def test_mpi_moves_the_data_between_hosts(hosts, tmp_path, meeting):
-    settings = {**meeting, "RONDE_BACKEND": "mpi"}
+def test_mpi_moves_the_data_between_hosts(hosts, tmp_path, rendezvous):
+    settings = {**rendezvous, "RONDE_BACKEND": "mpi"}
     status, lines, errors = run(hosts, tmp_path, mpirun(*settings), **settings)
     assert (status, lines) == (0, FOUR), errors
 
@@ -86,13 +86,13 @@ def test_without_a_rendezvous_each_rank_says_at_once_what_to_set(hosts, tmp_path
 
 @ALL
 @pytest.mark.parametrize("how", ["option", "variable"])
-def test_ronde_run_keeps_the_users_settings_of_mpirun(hosts, tmp_path, meeting, how):
+def test_ronde_run_keeps_the_users_settings_of_mpirun(hosts, tmp_path, rendezvous, how):
     command = [*RONDE_RUN, "--mpi-args", "--mca plm_rsh_agent AGENT"]
-    settings = meeting
+    settings = rendezvous
     if how == "variable":
         command = RONDE_RUN
         _, agent = hosts.with_remote_shell(tmp_path, [])
-        settings = {**meeting, "OMPI_MCA_plm_rsh_agent": str(agent)}
+        settings = {**rendezvous, "OMPI_MCA_plm_rsh_agent": str(agent)}
     command = [*command, "--", sys.executable, str(EXAMPLE)]
     status, lines, errors = run(hosts, tmp_path, command, **settings)
     assert (status, lines) == (0, [f"[{rank}] {line}" for rank, line in enumerate(FOUR)]), errors

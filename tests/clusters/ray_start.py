@@ -17,10 +17,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bindings.python.ray_jobs import ray_cluster
 from ronde.ray import RayExecutor
 from ronde.ray._group import WorkerGroup
-
-from bindings.python import ray_cluster
 
 
 class TimedGroup(WorkerGroup):

@@ -38,8 +38,8 @@ def why_not() -> str:
 class NamedHosts(TwoHosts):
     """The hosts know each other's names; they share all files. `folder`: for a file of theirs."""
 
-    def __init__(self, folder: Path, cards: int = 1) -> None:
-        super().__init__(cards)
+    def __init__(self, folder: Path, interfaces: int = 1) -> None:
+        super().__init__(interfaces)
         self.names = folder / "hosts"
         lines = [f"{address} {name}" for address, name in zip(HOSTS, NAMES)]
         self.names.write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))

@@ -16,7 +16,7 @@
 
 namespace ronde::test {
 
-/// What one rank does with the backend it was given; `rank` is the group's.
+/// The work of one rank with its backend; `rank` is the group's.
 using RankBody = std::function<void(int rank, Backend&, const GroupSpec&, Exchange&)>;
 
 /// How the suite reaches a backend. Ranks may be threads (tests/support/run_ranks.h) or processes.
@@ -46,9 +46,9 @@ class ConformanceFixture {
   [[nodiscard]] virtual bool same_bits() const { return true; }
 
   /// Makes a rank's executor; a fixture may put tensors elsewhere, or open a device.
-  [[nodiscard]] virtual std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options,
-                                                                          const GroupSpec& group,
-                                                                          Exchange& exchange) const;
+  [[nodiscard]] virtual std::unique_ptr<Executor> make_executor(ExecutorOptions options,
+                                                                const GroupSpec& group,
+                                                                Exchange& exchange) const;
 
   /// The arithmetic that the executor is given.
   [[nodiscard]] virtual std::shared_ptr<const ReduceKernels> kernels() const;

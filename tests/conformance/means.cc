@@ -153,8 +153,9 @@ void conformance_means(ConformanceFixture& fixture) {
       check_drawn<float>(rank, DType::kFloat32, count, others);
       check_drawn<double>(rank, DType::kFloat64, count, others);
     }
-    for (const DType dtype : {DType::kFloat16, DType::kBfloat16, DType::kFloat8E4m3,
-                              DType::kFloat8E5m2, DType::kInt8, DType::kUint8, DType::kInt16}) {
+    for (const DType dtype :
+         {DType::kFloat16, DType::kBfloat16, DType::kFloat8E4m3, DType::kFloat8E5m2, DType::kInt8,
+          DType::kUint8, DType::kInt16, DType::kUint16}) {
       check_narrow(rank, dtype);
     }
     check_integers<std::int8_t>(rank, DType::kInt8);
@@ -162,6 +163,9 @@ void conformance_means(ConformanceFixture& fixture) {
     check_integers<std::int16_t>(rank, DType::kInt16);
     check_integers<std::int32_t>(rank, DType::kInt32);
     check_integers<std::int64_t>(rank, DType::kInt64);
+    check_integers<std::uint16_t>(rank, DType::kUint16);
+    check_integers<std::uint32_t>(rank, DType::kUint32);
+    check_integers<std::uint64_t>(rank, DType::kUint64);
   });
 }
 

@@ -168,8 +168,8 @@ void conformance_wrong_splits(ConformanceFixture& fixture) {
       bundle.tensors[0].out = out.data();
       const Status status = rank.run(bundle);
       CHECK(status.code() == Code::kInvalidArgument);
-      const std::string culprit = fmt::format("rank {}", rank.size() - 1);
-      CHECK(status.message().find(culprit) != std::string::npos);
+      const std::string last = fmt::format("rank {}", rank.size() - 1);
+      CHECK(status.message().find(last) != std::string::npos);
       check_alltoall(
           rank, [](int, int) { return 2; }, true);
     }

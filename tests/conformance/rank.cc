@@ -10,8 +10,8 @@
 namespace ronde::test {
 namespace {
 
-std::unique_ptr<CollectiveExecutor> executor_over(ConformanceFixture& fixture, Backend& backend,
-                                                  const GroupSpec& group, Exchange& exchange) {
+std::unique_ptr<Executor> executor_over(ConformanceFixture& fixture, Backend& backend,
+                                        const GroupSpec& group, Exchange& exchange) {
   auto plane = backend.open(group, exchange);
   if (!plane.ok()) FAIL("open: " << plane.status().to_string());
   ExecutorOptions options;
@@ -29,9 +29,8 @@ std::string digest(const Bytes& bytes) {
 
 }  // namespace
 
-std::unique_ptr<CollectiveExecutor> ConformanceFixture::make_executor(ExecutorOptions options,
-                                                                      const GroupSpec&,
-                                                                      Exchange&) const {
+std::unique_ptr<Executor> ConformanceFixture::make_executor(ExecutorOptions options,
+                                                            const GroupSpec&, Exchange&) const {
   auto executor = create_executor(std::move(options));
   if (!executor.ok()) FAIL("create_executor: " << executor.status().to_string());
   return std::move(executor).value();

@@ -26,7 +26,7 @@ class Rank {
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
   [[nodiscard]] AbortToken& abort() const noexcept { return *abort_; }
-  [[nodiscard]] CollectiveExecutor& executor() const noexcept { return *executor_; }
+  [[nodiscard]] Executor& executor() const noexcept { return *executor_; }
 
   /// Runs a bundle.
   Status run(const Bundle& bundle) const { return executor_->execute(bundle, *abort_); }
@@ -51,7 +51,7 @@ class Rank {
   const bool same_bits_;
   Exchange& exchange_;
   std::shared_ptr<AbortToken> abort_;
-  std::unique_ptr<CollectiveExecutor> executor_;
+  std::unique_ptr<Executor> executor_;
 };
 
 /// Runs `body` on every rank of groups of every size that the fixture offers.

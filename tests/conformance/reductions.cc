@@ -23,7 +23,7 @@ void check_allreduce(const Rank& rank, DType dtype, ReduceOp op, std::size_t cou
   if (op == ReduceOp::kAverage) rank.expect_same_bits(out, where);
 }
 
-// What an allreduce of one element gives, `mine` being this rank's.
+// The result of an allreduce of one element; `mine`: this rank's.
 double reduced_value(const Rank& rank, Bundle bundle, double mine) {
   Bytes in(size_of(bundle.dtype));
   put(bundle.dtype, in, 0, mine);

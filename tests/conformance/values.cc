@@ -117,6 +117,12 @@ double get(DType dtype, const Bytes& bytes, std::size_t index) {
       return load<std::int32_t>(bytes, index);
     case DType::kInt64:
       return static_cast<double>(load<std::int64_t>(bytes, index));
+    case DType::kUint16:
+      return load<std::uint16_t>(bytes, index);
+    case DType::kUint32:
+      return load<std::uint32_t>(bytes, index);
+    case DType::kUint64:
+      return static_cast<double>(load<std::uint64_t>(bytes, index));
     case DType::kFloat16:
       return static_cast<double>(float16_to_float(load<std::uint16_t>(bytes, index)));
     case DType::kBfloat16:
@@ -144,6 +150,12 @@ void put(DType dtype, Bytes& bytes, std::size_t index, double value) {
       return store_wrapped<std::int32_t>(bytes, index, value);
     case DType::kInt64:
       return store_wrapped<std::int64_t>(bytes, index, value);
+    case DType::kUint16:
+      return store_wrapped<std::uint16_t>(bytes, index, value);
+    case DType::kUint32:
+      return store_wrapped<std::uint32_t>(bytes, index, value);
+    case DType::kUint64:
+      return store_wrapped<std::uint64_t>(bytes, index, value);
     case DType::kFloat16:
       return store(bytes, index, float_to_float16(static_cast<float>(value)));
     case DType::kBfloat16:

@@ -21,7 +21,7 @@ std::vector<ReduceOp> all_ops();
 double get(DType dtype, const Bytes& bytes, std::size_t index);
 void put(DType dtype, Bytes& bytes, std::size_t index, double value);
 
-/// What `rank` holds at `index` before a reduction with `op`.
+/// The element of `rank` at `index` before a reduction with `op`.
 double operand(ReduceOp op, DType dtype, int rank, std::size_t index);
 
 /// `count` operands of `rank`.
@@ -30,7 +30,7 @@ Bytes operands(ReduceOp op, DType dtype, int rank, std::size_t count);
 /// Bytes for operations that only move data: unlike any other rank's.
 Bytes pattern(int rank, std::size_t bytes);
 
-/// What `ranks` ranks' operands give: the exact value before it is rounded to `dtype`.
+/// The exact result of `ranks` ranks, before it is rounded to `dtype`.
 double expected(ReduceOp op, DType dtype, int ranks, std::size_t index);
 
 /// Empty where `bytes` holds what `ranks` ranks' operands at begin, begin+1, ... give; else a

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "bindings" / "python"))
-from conftest import LIMIT_S, finish, launch  # noqa: E402
+from jobs import LIMIT_S, finish, launch  # noqa: E402
 from support.volume import ALL  # noqa: E402
 
 pytest.importorskip("torch")

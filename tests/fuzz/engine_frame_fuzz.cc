@@ -2,7 +2,7 @@
 // message.
 #include <array>
 
-#include "core/engine/peers/frame.h"
+#include "core/engine/frames/frame.h"
 #include "core/engine/peers/key_value_exchange.h"
 #include "core/engine/peers/point_to_point.h"
 #include "tests/core/engine/fake_channel.h"
@@ -11,8 +11,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   ronde::FuzzInput input(data, size);
   ronde::test::FakeChannel channel(0, 3);
-  ronde::Outbox outbox(channel, [](const ronde::Status&) {});
-  ronde::KeyValueExchange exchange(channel.topology(), outbox);
+  ronde::FrameSender sender(channel, [](const ronde::Status&) {});
+  ronde::KeyValueExchange exchange(channel.topology(), sender);
   exchange.begin({1, 0}, {0, 1, 2}, "mine");
   ronde::PointToPoint messages(0);
   std::array<std::byte, 64> memory{};

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "backends/net/rendezvous/handshake.h"
+#include "backends/net/connection/handshake.h"
 #include "core/base/bytes.h"
 #include "tests/fuzz/input.h"
 

@@ -1,4 +1,4 @@
-// What launcher and agents read from each other, and host lists.
+// Messages between launcher and agents, and host lists.
 #include "bindings/cli/launch/hosts.h"
 #include "bindings/cli/launch/messages.h"
 #include "core/base/bytes.h"

@@ -1,7 +1,7 @@
 // Shared memory that a peer of this host may have filled with anything.
 #include <array>
 
-#include "backends/net/channel/ring.h"
+#include "backends/net/control/ring.h"
 #include "tests/fuzz/input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,5 +1,4 @@
-// The wire codec, which reads all messages but the negotiation's: a message with each kind of
-// field.
+// The wire codec, which reads all messages: a message with each kind of field.
 #include <cstdlib>
 
 #include "core/base/wire_codec.h"
@@ -20,13 +19,16 @@ struct Everything {
   std::vector<std::string> words;
   std::vector<std::vector<Inner>> inner;
   std::map<int, Inner> by_rank;
+  std::vector<std::int64_t> numbers;
+  std::shared_ptr<const Inner> shared;
   ronde::Status status;
   static void fields(auto& wire, auto& self) {
-    wire(self.rank, self.flag, self.id, self.words, self.inner, self.by_rank, self.status);
+    wire(self.rank, self.flag, self.id, self.words, self.inner, self.by_rank, self.numbers,
+         self.shared, self.status);
   }
 };
 
-/// What was accepted must read back alike, and what is cut must be refused.
+/// An accepted message must read back alike, and a truncated one must be refused.
 void check(const Everything& message) {
   auto bytes = ronde::encode_wire(message);
   const auto again = ronde::decode_wire<Everything>(bytes, "message");

@@ -8,8 +8,8 @@
 
 #include "backends/cuda/factory.h"
 #include "core/base/abort.h"
-#include "ops/device/device_wait.h"
 #include "ops/kernels/factory.h"
+#include "ops/memory/device_wait.h"
 
 namespace ronde::test {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "core/base/abort.h"
 #include "core/ports/device_ops.h"
-#include "ops/device/device_wait.h"
+#include "ops/memory/device_wait.h"
 
 namespace ronde::test {
 

@@ -45,8 +45,8 @@ struct GpuFixture : ProcessFixture {
                                                            std::shared_ptr<DeviceOps>) const {
     return std::unique_ptr<Communicator>();
   }
-  std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
-                                                    Exchange& exchange) const override {
+  std::unique_ptr<Executor> make_executor(ExecutorOptions options, const GroupSpec& group,
+                                          Exchange& exchange) const override {
     auto ops = device_of(group.rank);
     options.open_device = [this, group, &exchange, ops](int) -> Result<DeviceParts> {
       RONDE_ASSIGN_OR_RETURN(auto plane, open_plane(group, exchange, ops));

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/device/device_wait.h"
+#include "ops/memory/device_wait.h"
 #include "tests/conformance/rank.h"
 #include "tests/gpu/nccl_ranks.h"
 #include "tests/gpu/resnet50.h"

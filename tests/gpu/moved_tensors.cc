@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ops/device/device_wait.h"
+#include "ops/memory/device_wait.h"
 
 namespace ronde::test {
 namespace {
@@ -26,8 +26,8 @@ Status finish(DeviceOps& device, DeviceStream stream) {
 
 }  // namespace
 
-OnRealDevice::OnRealDevice(std::unique_ptr<CollectiveExecutor> inner,
-                           std::shared_ptr<DeviceOps> device, int ranks)
+OnRealDevice::OnRealDevice(std::unique_ptr<Executor> inner, std::shared_ptr<DeviceOps> device,
+                           int ranks)
     : inner_(std::move(inner)),
       device_(std::move(device)),
       ranks_(ranks),

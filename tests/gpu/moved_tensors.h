@@ -13,10 +13,9 @@
 namespace ronde::test {
 
 /// Threads: one at a time.
-class OnRealDevice final : public CollectiveExecutor {
+class OnRealDevice final : public Executor {
  public:
-  OnRealDevice(std::unique_ptr<CollectiveExecutor> inner, std::shared_ptr<DeviceOps> device,
-               int ranks);
+  OnRealDevice(std::unique_ptr<Executor> inner, std::shared_ptr<DeviceOps> device, int ranks);
   Status execute(const Bundle& bundle, const AbortToken& abort) override;
   std::string last_path() const override { return inner_->last_path(); }
   CompressionFacts last_compression() const override { return inner_->last_compression(); }
@@ -41,7 +40,7 @@ class OnRealDevice final : public CollectiveExecutor {
   void move_allocator(BundleTensor& tensor, DType dtype);
   Status move_out(const Output& output);
 
-  const std::unique_ptr<CollectiveExecutor> inner_;
+  const std::unique_ptr<Executor> inner_;
   const std::shared_ptr<DeviceOps> device_;
   const int ranks_;
   const DeviceStream stream_;

@@ -11,7 +11,7 @@
 namespace ronde::test {
 namespace {
 
-constexpr std::chrono::seconds kPatience{120};
+constexpr std::chrono::seconds kTimeout{120};
 
 JobLink join() {
   const auto config = config_from(process_environment());
@@ -38,7 +38,7 @@ bool ChannelExchange::has_all() const {
 }
 
 Status ChannelExchange::wait_for_all() {
-  const TimePoint limit = now() + kPatience;
+  const TimePoint limit = now() + kTimeout;
   while (!has_all()) {
     if (channel_.poll(*this)) continue;
     if (!lost_.ok()) return lost_;

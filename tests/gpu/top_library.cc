@@ -7,7 +7,7 @@
 /// Bytes of scratch for a vector of `count` elements.
 RONDE_EXPORT std::size_t ronde_gpu_top_scratch(std::size_t count) {
   using namespace ronde::cuda;
-  return sizeof(Selection) + tiles_of(count, kChunk) * sizeof(Tally) + sizeof(std::uint32_t);
+  return sizeof(Selection) + tiles_of(count, kChunk) * sizeof(Counts) + sizeof(std::uint32_t);
 }
 
 /// Queues the selection of k of `count` values; returns CUDA's code. All pointers are to device
@@ -16,7 +16,7 @@ RONDE_EXPORT int ronde_gpu_top(const float* values, float* left, std::size_t cou
                                std::uint32_t* indices, float* chosen, void* scratch, void* stream) {
   using namespace ronde::cuda;
   auto* const selection = static_cast<Selection*>(scratch);
-  auto* const chunks = reinterpret_cast<Tally*>(selection + 1);
+  auto* const chunks = reinterpret_cast<Counts*>(selection + 1);
   const TopWork work{.values = values,
                      .left = left,
                      .count = count,

@@ -39,7 +39,7 @@ void check_top(const std::vector<float>& values, const std::vector<float>& resid
       .count = values.size(),
       .k = k,
       .selection = reinterpret_cast<cuda::Selection*>(gpu.room(sizeof(cuda::Selection))),
-      .chunks = gpu.upload(std::vector<cuda::Tally>(cuda::tiles_of(values.size(), cuda::kChunk))),
+      .chunks = gpu.upload(std::vector<cuda::Counts>(cuda::tiles_of(values.size(), cuda::kChunk))),
       .indices = gpu.upload(std::vector<std::uint32_t>(k)),
       .chosen = gpu.upload(std::vector<float>(k)),
       .found = gpu.upload(std::vector<std::uint32_t>(1))};

@@ -5,7 +5,7 @@
 #include <memory>
 #include <numeric>
 
-#include "backends/local/transport.h"
+#include "tests/support/local/transport.h"
 #include "tests/support/run_ranks.h"
 
 namespace ronde::test {

@@ -15,7 +15,7 @@
 
 namespace ronde::test {
 
-/// What one rank did.
+/// Messages, bytes and steps of one rank.
 struct Traffic {
   std::size_t messages = 0;  ///< sent
   std::size_t bytes = 0;     ///< sent
@@ -54,7 +54,7 @@ class CountingTransport final : public Transport {
   std::map<TransferId, int> receives_;  // posted, by sender
 };
 
-/// What `body` did on each of `ranks` ranks (threads), by rank.
+/// The traffic of `body` on each of `ranks` ranks (threads), by rank.
 std::vector<Traffic> count_traffic(int ranks,
                                    const std::function<void(Transport&, Scratch&)>& body);
 

@@ -10,7 +10,7 @@
 
 namespace ronde::test {
 
-/// What one rank sends another: uneven, sometimes nothing.
+/// The bytes that one rank sends another: uneven, sometimes none.
 inline std::size_t bytes_exchanged(int from, int to) {
   return static_cast<std::size_t>((from * 5 + to * 3) % 7) * 10;
 }

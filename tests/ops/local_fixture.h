@@ -1,11 +1,11 @@
-// Ranks as threads over backends/local: what the algorithms of ops/ are tested on.
+// Ranks as threads, from tests/support/local: what the algorithms of ops/ are tested on.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "backends/local/factory.h"
 #include "tests/conformance/conformance.h"
+#include "tests/support/local/factory.h"
 #include "tests/support/local_exchange.h"
 #include "tests/support/plain_kernels.h"
 #include "tests/support/run_ranks.h"

@@ -41,6 +41,16 @@ def two_ranks_of_an_example(prefix, folder):
     return run(prefix / "bin" / "ronde", "run", "-np", "2", source / "build" / "app")
 
 
+def check_licences(prefix, libraries):
+    """There is Ronde's licence, and one for each library: by the name of its package."""
+    documents = prefix / "share" / "doc" / "ronde"
+    assert (documents / "copyright").read_text() == (ROOT / "LICENSE").read_text()
+    named = [file.stem for file in (documents / "libraries").iterdir() if file.stat().st_size]
+    for library in libraries:
+        package = {"libcrypto": "libssl", "libz": "zlib1g"}.get(library, library)
+        assert [name for name in named if name.startswith(package)], library
+
+
 @ALL
 def test_a_program_builds_against_the_unpacked_archive_and_runs(made, tmp_path):
     (archive,) = made.glob("ronde-*.tar.gz")
@@ -50,6 +60,8 @@ def test_a_program_builds_against_the_unpacked_archive_and_runs(made, tmp_path):
     assert two_ranks_of_an_example(prefix, tmp_path).count("the average rank is 0.5") == 2
     linked = run("ldd", prefix / "bin" / "ronde")
     assert f"{prefix}/bin/../lib/libfmt.so" in linked
+    bundled = {file.name.split(".so")[0] for file in (prefix / "lib").glob("lib*.so.*")}
+    check_licences(prefix, bundled - {"libronde"})
 
 
 @ALL
@@ -60,4 +72,5 @@ def test_a_program_builds_against_the_unpacked_deb_and_runs(made, tmp_path):
     assert output.count("the average rank is 0.5") == 2
     needs = run("dpkg-deb", "-f", package, "Depends")
     assert "libfmt" in needs
+    check_licences(tmp_path / "usr", ["libasio", "libcli11", "libfmt", "nlohmann-json3"])
     assert "openmpi" not in needs

@@ -1,4 +1,4 @@
-// What most tests of texts ask.
+// Searches of texts, for many tests.
 #pragma once
 
 #include <string>

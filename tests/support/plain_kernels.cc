@@ -135,6 +135,8 @@ double widest(DType dtype, const void* base, std::size_t index) {
       return static_cast<double>(load<std::uint8_t>(base, index));
     case DType::kInt16:
       return static_cast<double>(load<std::int16_t>(base, index));
+    case DType::kUint16:
+      return static_cast<double>(load<std::uint16_t>(base, index));
     case DType::kInt32:
       return static_cast<double>(load<std::int32_t>(base, index));
     default:
@@ -161,6 +163,8 @@ void store_rounded(DType dtype, void* base, std::size_t index, double value) {
       return store_truncated<std::uint8_t>(base, index, value);
     case DType::kInt16:
       return store_truncated<std::int16_t>(base, index, value);
+    case DType::kUint16:
+      return store_truncated<std::uint16_t>(base, index, value);
     case DType::kInt32:
       return store_truncated<std::int32_t>(base, index, value);
     default:
@@ -183,6 +187,12 @@ class PlainKernels final : public ReduceKernels {
         return reduce_as<std::int32_t>(what, inputs, out, count);
       case DType::kInt64:
         return reduce_as<std::int64_t>(what, inputs, out, count);
+      case DType::kUint16:
+        return reduce_as<std::uint16_t>(what, inputs, out, count);
+      case DType::kUint32:
+        return reduce_as<std::uint32_t>(what, inputs, out, count);
+      case DType::kUint64:
+        return reduce_as<std::uint64_t>(what, inputs, out, count);
       case DType::kFloat32:
         return reduce_as<float>(what, inputs, out, count);
       case DType::kFloat64:

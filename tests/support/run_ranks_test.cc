@@ -15,7 +15,7 @@ namespace ronde::test {
 namespace {
 
 /// The text that a hanging run_ranks writes to standard error before it ends its process.
-struct LastWords {
+struct ExitMessage {
   std::string text;
   int signal = 0;
 };
@@ -33,22 +33,22 @@ struct LastWords {
   _exit(0);
 }
 
-LastWords of_hanging_ranks() {
+ExitMessage of_hanging_ranks() {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   const pid_t child = fork();
   if (child == 0) hang_in_rank_1(ends[1]);
   close(ends[1]);
-  LastWords words;
+  ExitMessage message;
   std::array<char, 256> buffer;
   for (ssize_t n = 0; (n = read(ends[0], buffer.data(), buffer.size())) > 0;) {
-    words.text.append(buffer.data(), static_cast<std::size_t>(n));
+    message.text.append(buffer.data(), static_cast<std::size_t>(n));
   }
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) words.signal = WTERMSIG(status);
-  return words;
+  if (WIFSIGNALED(status)) message.signal = WTERMSIG(status);
+  return message;
 }
 
 }  // namespace
@@ -65,11 +65,11 @@ TEST_CASE("run_ranks: each rank runs once, at the same time as the others") {
 }
 
 TEST_CASE("run_ranks: ranks that hang end the program, which says which they are") {
-  const LastWords words = of_hanging_ranks();
-  CHECK(words.signal == SIGABRT);
-  CHECK(words.text.find("run_ranks: after 0 s these ranks have not returned:") !=
+  const ExitMessage message = of_hanging_ranks();
+  CHECK(message.signal == SIGABRT);
+  CHECK(message.text.find("run_ranks: after 0 s these ranks have not returned:") !=
         std::string::npos);
-  CHECK(words.text.find(" 1") != std::string::npos);
+  CHECK(message.text.find(" 1") != std::string::npos);
 }
 
 }  // namespace ronde::test

@@ -1,4 +1,4 @@
-"""A small job of one door, which a cell of the matrix runs on two ranks. Argument: the door."""
+"""A small job of one API, which a cell of the matrix runs on two ranks. Argument: the API."""
 
 import sys
 
@@ -122,7 +122,7 @@ def keras_models():
     hvd.shutdown()
 
 
-DOORS = {
+APIS = {
     "numpy": numpy_arrays,
     "torch": torch_tensors,
     "distributed": torch_distributed,
@@ -131,5 +131,5 @@ DOORS = {
 }
 
 if __name__ == "__main__":
-    DOORS[sys.argv[1]]()
+    APIS[sys.argv[1]]()
     print("passed", flush=True)

@@ -6,7 +6,7 @@
     python tests/versions/matrix.py --newest                    # names releases not yet tried
 
 Each row has an environment of its own, which is deleted afterwards: Ronde is built for its Python,
-the libraries come from pip, and `ronde run -np 2` runs job.py for each of the row's doors. Results
+the libraries come from pip, and `ronde run -np 2` runs job.py for each of the row's APIs. Results
 go to results.json beside this file, and from there to docs/versions.md. A row that was never run is
 shown so. Rows need their Python: python3.X on PATH or in ~/.pyenv. Wheels of torch with CUDA take 5
 GB of disk.
@@ -34,7 +34,7 @@ OLD_NUMPY = "numpy<2"
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: what is installed, and the doors whose jobs run.
+    """One row of a table: what is installed, and the APIs whose jobs run.
 
     library: what the row is about; python: "3.11"; packages: requirements of pip.
     """
@@ -43,7 +43,7 @@ class Row:
     version: str
     python: str
     packages: tuple[str, ...]
-    doors: tuple[str, ...]
+    apis: tuple[str, ...]
     options: tuple[str, ...] = ()  # of `ronde run`
 
     @property
@@ -51,8 +51,8 @@ class Row:
         return f"{self.library}-{self.version}"
 
 
-def torch_row(version, python, doors=("torch", "distributed"), numpy="numpy"):
-    return Row("torch", version, python, (f"torch=={version}", numpy), doors)
+def torch_row(version, python, apis=("torch", "distributed"), numpy="numpy"):
+    return Row("torch", version, python, (f"torch=={version}", numpy), apis)
 
 
 def tensorflow_row(tensorflow, keras, python):
@@ -144,13 +144,13 @@ def build(python, version, wheels):
     return found[0]
 
 
-def run_door(row, environment, door):
+def run_api(row, environment, api):
     """None if the job has passed, else the last line that says why not."""
     tools = environment / "bin"
     command = [tools / "ronde", "run", "-np", "2", *row.options, "--"]
     try:
         result = subprocess.run(
-            [*command, tools / "python", HERE / "job.py", door], text=True, capture_output=True,
+            [*command, tools / "python", HERE / "job.py", api], text=True, capture_output=True,
             timeout=LIMIT_S, check=False, env=tools_of(environment),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -199,28 +199,28 @@ def run_row(row, wheels):
         found = json.loads(call(inside, "-c", ASK))
         if row.library == "openmpi":
             found["openmpi"] = mpi_version(environment)
-        doors = {door: run_door(row, environment, door) for door in row.doors}
-    return {"date": str(datetime.date.today()), "versions": found, "doors": doors}
+        apis = {api: run_api(row, environment, api) for api in row.apis}
+    return {"date": str(datetime.date.today()), "versions": found, "apis": apis}
 
 
-def cell(result, row, door):
-    if door not in row.doors:
+def cell(result, row, api):
+    if api not in row.apis:
         return "needs 2.11"
     if result is None:
         return "not run"
-    why = result["doors"].get(door, "not run")
+    why = result["apis"].get(api, "not run")
     return f"passed, {result['date']}" if why is None else why
 
 
 def table(library, results):
-    title, doors = HEADINGS[library]
+    title, apis = HEADINGS[library]
     rows = [row for row in ROWS if row.library == library]
     shown = {"torch": ("numpy",), "tensorflow": ("keras", "numpy"), "python": ("numpy",)}
     more = shown.get(library, ())
     heads = [title, *([] if library == "python" else ["Python"])]
     heads += [{"keras": "Keras", "numpy": "NumPy"}[name] for name in more]
-    yield "| " + " | ".join([*heads, *doors.values()]) + " |"
-    yield "|" + "---|" * (len(heads) + len(doors))
+    yield "| " + " | ".join([*heads, *apis.values()]) + " |"
+    yield "|" + "---|" * (len(heads) + len(apis))
     for row in rows:
         result = results.get(row.name)
         versions = result["versions"] if result else {}
@@ -228,7 +228,7 @@ def table(library, results):
         version = versions.get("openmpi", row.version)
         cells = [python] if library == "python" else [version, python]
         cells += [versions.get(name, "") for name in more]
-        cells += [cell(result, row, door) for door in doors]
+        cells += [cell(result, row, api) for api in apis]
         yield "| " + " | ".join(cells) + " |"
 
 
@@ -249,7 +249,7 @@ def newest(package):
 def untried(results, offered=newest):
     """A line for each library whose newest release no row has passed with."""
     passed = [
-        row["versions"] for row in results.values() if not any(why for why in row["doors"].values())
+        row["versions"] for row in results.values() if not any(why for why in row["apis"].values())
     ]
     for name in OFFERED:
         tried = {versions[name].split("+")[0] for versions in passed if name in versions}
@@ -310,7 +310,7 @@ def main():
         except subprocess.SubprocessError as error:
             print(f"{name}: could not be set up: {error}", file=sys.stderr)
             continue
-        print(f"{name}: {result['doors']}", flush=True)
+        print(f"{name}: {result['apis']}", flush=True)
         RESULTS.write_text(json.dumps({**load(), name: result}, indent=1, sort_keys=True) + "\n")
     PAGE.write_text(page(load()))
 

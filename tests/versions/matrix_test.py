@@ -22,7 +22,7 @@ def test_rows_have_names_of_their_own_and_results_have_rows():
 
 
 @pytest.mark.parametrize(
-    ("row", "door", "why", "shown"),
+    ("row", "api", "why", "shown"),
     [
         (TORCH, "torch", {"torch": None}, "passed, 2026-01-02"),
         (TORCH, "torch", {"torch": "ImportError: no"}, "ImportError: no"),
@@ -30,9 +30,9 @@ def test_rows_have_names_of_their_own_and_results_have_rows():
         (OLD, "distributed", {"torch": None}, "needs 2.11"),
     ],
 )
-def test_cells_show_what_came_of_a_job(row, door, why, shown):
-    result = why and {"date": "2026-01-02", "versions": FOUND, "doors": why}
-    assert matrix.cell(result, row, door) == shown
+def test_cells_show_what_came_of_a_job(row, api, why, shown):
+    result = why and {"date": "2026-01-02", "versions": FOUND, "apis": why}
+    assert matrix.cell(result, row, api) == shown
 
 
 def test_an_unknown_row_is_refused():
@@ -44,17 +44,17 @@ def test_an_unknown_row_is_refused():
 
 
 def test_job_has_a_function_for_each_door():
-    doors = {door for row in matrix.ROWS for door in row.doors}
-    assert doors <= set(subprocess.run(
-        [sys.executable, "-c", "import job; print(*job.DOORS)"],
+    apis = {api for row in matrix.ROWS for api in row.apis}
+    assert apis <= set(subprocess.run(
+        [sys.executable, "-c", "import job; print(*job.APIS)"],
         cwd=matrix.HERE, capture_output=True, text=True, check=True,
     ).stdout.split())  # fmt: skip
 
 
 def test_newest_releases_that_no_row_has_passed_with_are_named():
     results = {
-        "a": {"versions": {"torch": "2.13.0+cpu", "keras": "3.15.1"}, "doors": {"torch": None}},
-        "b": {"versions": {"torch": "2.14.0", "numpy": "2.4.6"}, "doors": {"torch": "an error"}},
+        "a": {"versions": {"torch": "2.13.0+cpu", "keras": "3.15.1"}, "apis": {"torch": None}},
+        "b": {"versions": {"torch": "2.14.0", "numpy": "2.4.6"}, "apis": {"torch": "an error"}},
     }
     offered = {"torch": "2.14.0", "keras": "3.15.1", "numpy": "2.4.6"}.get
     said = list(matrix.untried(results, offered))

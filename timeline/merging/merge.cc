@@ -64,7 +64,7 @@ class EventSource {
       const auto event = parser_.parse(raw->text);
       if (!event.ok()) return malformed(path, *raw, event.status());
       if (is_arrival(*event) || is_flow(*event)) continue;
-      take({raw->text, *event, clock_.time_of(index, event->time_ns)});
+      take({raw->text, *event, clock_.time_of(index, event->at_ns)});
       teller_.tell(reader.file_bytes());
     }
   }

@@ -123,13 +123,14 @@ void Arrivals::take(const report::TraceEvent& event, std::int64_t time_ns, Trace
                  "{{\"ph\":\"i\",\"pid\":{},\"tid\":{},\"ts\":0,\"name\":\"{}\",\"s\":\"t\","
                  "\"args\":{{\"arrived\":{}}}}}",
                  first, track->second, name_, event.pid);
-  const report::TraceEvent mark{.phase = 'i',
-                                .pid = first,
-                                .tid = track->second,
-                                .time_ns = time_ns,
-                                .timed = true,
-                                .name = name_,
-                                .arrived = event.pid};
+  report::TraceEvent mark;
+  mark.phase = 'i';
+  mark.pid = first;
+  mark.tid = track->second;
+  mark.at_ns = time_ns;
+  mark.timed = true;
+  mark.name = name_;
+  mark.arrived = event.pid;
   output.add({text_, mark, time_ns});
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 namespace ronde {
 namespace {
@@ -69,33 +70,44 @@ std::string padded(std::string name, std::int64_t pid, std::size_t digits) {
   return name;
 }
 
-/// A debug annotation: a name and one value.
-template <typename Put>
-void annotate(std::string& out, std::string& part, std::string_view name, Put put) {
-  part.clear();
-  ProtoWriter writer(part);
-  writer.bytes(annotation::kName, name);
-  put(writer);
-  ProtoWriter(out).bytes(track_event::kAnnotation, part);
-}
+/// Appends an event's fields as debug annotations. A use of EventArgs::fields.
+class Annotations {
+ public:
+  /// `part`: room for one annotation.
+  Annotations(std::string& out, std::string& part) : out_(out), part_(part) {}
 
-void annotate(std::string& out, std::string& part, std::string_view name, std::uint64_t value) {
-  if (value == 0) return;
-  annotate(out, part, name, [&](ProtoWriter& to) { to.number(annotation::kNumber, value); });
-}
+  void operator()(std::string_view name, std::uint64_t value) {
+    if (value == 0) return;
+    add(name, [&](ProtoWriter& to) { to.number(annotation::kNumber, value); });
+  }
+  void operator()(std::string_view name, int value) {
+    (*this)(name, static_cast<std::uint64_t>(value));
+  }
+  /// Times are whole numbers here: "pack_us" in JSON is "pack_ns".
+  void operator()(std::string_view name, std::int64_t time) {
+    (*this)(std::string(name.substr(0, name.rfind('_'))) + "_ns", static_cast<std::uint64_t>(time));
+  }
+  void operator()(std::string_view name, std::string_view text) {
+    if (text.empty()) return;
+    add(name, [&](ProtoWriter& to) { to.bytes(annotation::kText, text); });
+  }
+  void operator()(std::string_view name, const std::optional<Collective>& collective) {
+    if (collective) (*this)(name, to_string(*collective));
+  }
 
-void annotate(std::string& out, std::string& part, std::string_view name, std::string_view value) {
-  if (value.empty()) return;
-  annotate(out, part, name, [&](ProtoWriter& to) { to.bytes(annotation::kText, value); });
-}
+ private:
+  template <typename Put>
+  void add(std::string_view name, Put put) {
+    part_.clear();
+    ProtoWriter writer(part_);
+    writer.bytes(annotation::kName, name);
+    put(writer);
+    ProtoWriter(out_).bytes(track_event::kAnnotation, part_);
+  }
 
-/// Facts of compression, named as in the JSON trace.
-void annotate(std::string& out, std::string& part, const CompressionFacts& facts) {
-  annotate(out, part, "wire_bytes", facts.wire_bytes);
-  annotate(out, part, "compress_ns", static_cast<std::uint64_t>(facts.compress_ns));
-  annotate(out, part, "wire_ns", static_cast<std::uint64_t>(facts.wire_ns));
-  annotate(out, part, "decompress_ns", static_cast<std::uint64_t>(facts.decompress_ns));
-}
+  std::string& out_;
+  std::string& part_;
+};
 
 }  // namespace
 
@@ -178,18 +190,9 @@ void PerfettoOutput::add_packet(std::uint64_t type, std::uint64_t track,
   } else {
     if (!event.name.empty()) writer.bytes(track_event::kName, event.name);
     append_arrows(merged);
-    if (event.collective) annotate(body_, part_, "collective", to_string(*event.collective));
-    annotate(body_, part_, "bytes", event.bytes);
-    annotate(body_, part_, "tensors", event.tensors);
-    annotate(body_, part_, "bundle", event.bundle);
-    annotate(body_, part_, "pack_ns", static_cast<std::uint64_t>(event.pack_ns));
-    annotate(body_, part_, event.compression);
-    annotate(body_, part_, "algorithm", event.algorithm);
-    annotate(body_, part_, "backend", event.backend);
-    annotate(body_, part_, "epoch", static_cast<std::uint64_t>(event.epoch));
-    annotate(body_, part_, "worker", static_cast<std::uint64_t>(event.worker));
-    annotate(body_, part_, "workers", event.workers);
-    annotate(body_, part_, "why", event.why);
+    Annotations annotations(body_, part_);
+    EventArgs::fields(event, annotations);
+    LauncherFacts::fields(event, annotations);
   }
   ProtoWriter packet(packet_);
   packet.number(packet::kTimestamp,

@@ -13,28 +13,6 @@ namespace {
 
 constexpr std::string_view kStep = "step";
 
-void add_member(std::string& args, std::string_view name, std::uint64_t value) {
-  if (value == 0) return;
-  fmt::format_to(std::back_inserter(args), "{}\"{}\":{}", args.empty() ? "" : ",", name, value);
-}
-
-void add_member(std::string& args, std::string_view name, std::string_view value) {
-  if (value.empty()) return;
-  fmt::format_to(std::back_inserter(args), "{}\"{}\":{}", args.empty() ? "" : ",", name,
-                 json_text(value));
-}
-
-std::string args_of(const report::TraceEvent& event) {
-  std::string args;
-  if (event.collective) add_member(args, "collective", to_string(*event.collective));
-  add_member(args, "bytes", event.bytes);
-  add_member(args, "tensors", event.tensors);
-  add_member(args, "bundle", event.bundle);
-  add_member(args, "algorithm", event.algorithm);
-  add_member(args, "backend", event.backend);
-  return args;
-}
-
 void append_span(std::string& out, std::string_view category, std::string_view name,
                  const report::TraceEvent& event, std::int64_t start_ns, std::int64_t end_ns) {
   fmt::format_to(std::back_inserter(out),
@@ -84,7 +62,7 @@ void ProfilerOutput::end_span(const MergedEvent& end) {
   if (spans.empty()) return;
   OpenSpan span = std::move(spans.back());
   spans.pop_back();
-  add_member(span.args, "wire_bytes", end.event.compression.wire_bytes);
+  EventArgs::fields(end.event, ArgsWriter(span.args, quoted_));
   line_.clear();
   append_span(line_, "cpu_op", span.name, end.event, span.start_ns, end.time_ns);
   fmt::format_to(std::back_inserter(line_), ",\"args\":{{{}}}}}", span.args);
@@ -108,7 +86,9 @@ void ProfilerOutput::add(const MergedEvent& merged) {
   if (event.pid == kJobRow) return;
   if (event.pid != rank_) begin_rank(event.pid);
   if (event.phase == 'B') {
-    open_[event.tid].push_back({merged.time_ns, json_text(event.name), args_of(event)});
+    OpenSpan& span =
+        open_[event.tid].emplace_back(OpenSpan{merged.time_ns, quoted_.of(event.name), {}});
+    EventArgs::fields(event, ArgsWriter(span.args, quoted_));
   } else if (event.phase == 'E') {
     end_span(merged);
   } else if (event.phase == 'C' && event.name == kStep) {

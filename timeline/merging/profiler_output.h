@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "timeline/merging/trace_output.h"
+#include "timeline/recording/trace_format.h"
 
 namespace ronde {
 
@@ -42,7 +43,8 @@ class ProfilerOutput : public TraceOutput {
   bool any_ = false;  ///< The file has a line.
   std::int64_t step_ns_ = -1;
   std::unordered_map<std::int64_t, std::vector<OpenSpan>> open_;  ///< By track.
-  std::string line_;                                              ///< Reused.
+  QuotedTexts quoted_;
+  std::string line_;  ///< Reused.
 };
 
 }  // namespace ronde

@@ -28,56 +28,57 @@ Status unwritable(const std::string& path, int error) {
 
 }  // namespace
 
-struct OutFile::Draft {
+struct OutFile::Temporary {
   std::string path;
   std::string name;
   gzFile file = nullptr;
   int error = 0;
 
-  Draft(std::string final_path, std::string draft_name)
-      : path(std::move(final_path)), name(std::move(draft_name)) {}
-  ~Draft() {
+  Temporary(std::string final_path, std::string temporary_name)
+      : path(std::move(final_path)), name(std::move(temporary_name)) {}
+  ~Temporary() {
     if (file == nullptr) return;
     gzclose(file);
     std::error_code ignored;
     std::filesystem::remove(name, ignored);
   }
-  Draft(const Draft&) = delete;
-  Draft& operator=(const Draft&) = delete;
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
 };
 
-OutFile::OutFile(std::unique_ptr<Draft> draft) : draft_(std::move(draft)) {}
+OutFile::OutFile(std::unique_ptr<Temporary> temporary) : temporary_(std::move(temporary)) {}
 OutFile::~OutFile() = default;
 OutFile::OutFile(OutFile&&) noexcept = default;
 
 Result<OutFile> OutFile::create(const std::string& path) {
   make_folder_of(path);
-  auto draft = std::make_unique<Draft>(path, fmt::format("{}.{}.tmp", path, ::getpid()));
+  auto temporary = std::make_unique<Temporary>(path, fmt::format("{}.{}.tmp", path, ::getpid()));
   errno = 0;
   // T: no compression. Level 1 is four times as fast as level 6, with a fifth more bytes.
-  draft->file = gzopen(draft->name.c_str(), names_gzip(path) ? "wbe1" : "wbeT");
-  if (draft->file == nullptr) return unwritable(path, errno);
-  (void)gzbuffer(draft->file, kBufferBytes);
-  return OutFile(std::move(draft));
+  temporary->file = gzopen(temporary->name.c_str(), names_gzip(path) ? "wbe1" : "wbeT");
+  if (temporary->file == nullptr) return unwritable(path, errno);
+  (void)gzbuffer(temporary->file, kBufferBytes);
+  return OutFile(std::move(temporary));
 }
 
 void OutFile::write(std::string_view bytes) {
-  if (draft_->error != 0 || bytes.empty()) return;
+  if (temporary_->error != 0 || bytes.empty()) return;
   errno = 0;
-  const auto written = gzwrite(draft_->file, bytes.data(), static_cast<unsigned int>(bytes.size()));
-  if (written <= 0) draft_->error = errno == 0 ? EIO : errno;
+  const auto written =
+      gzwrite(temporary_->file, bytes.data(), static_cast<unsigned int>(bytes.size()));
+  if (written <= 0) temporary_->error = errno == 0 ? EIO : errno;
 }
 
 Status OutFile::finish() {
   errno = 0;
-  const int closed = gzclose(std::exchange(draft_->file, nullptr));
-  if (draft_->error == 0 && closed != Z_OK) draft_->error = errno == 0 ? EIO : errno;
-  std::error_code error(draft_->error, std::generic_category());
-  if (!error) std::filesystem::rename(draft_->name, draft_->path, error);
+  const int closed = gzclose(std::exchange(temporary_->file, nullptr));
+  if (temporary_->error == 0 && closed != Z_OK) temporary_->error = errno == 0 ? EIO : errno;
+  std::error_code error(temporary_->error, std::generic_category());
+  if (!error) std::filesystem::rename(temporary_->name, temporary_->path, error);
   if (!error) return {};
   std::error_code ignored;
-  std::filesystem::remove(draft_->name, ignored);
-  return unwritable(draft_->path, error.value());
+  std::filesystem::remove(temporary_->name, ignored);
+  return unwritable(temporary_->path, error.value());
 }
 
 namespace {

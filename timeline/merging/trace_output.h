@@ -29,10 +29,10 @@ class OutFile {
   Status finish();
 
  private:
-  struct Draft;
-  explicit OutFile(std::unique_ptr<Draft> draft);
+  struct Temporary;
+  explicit OutFile(std::unique_ptr<Temporary> temporary);
 
-  std::unique_ptr<Draft> draft_;
+  std::unique_ptr<Temporary> temporary_;
 };
 
 /// An event on the job's clock.

@@ -47,31 +47,24 @@ std::optional<Collective> collective_of_event(std::string_view name) {
   return std::nullopt;
 }
 
-void take_elastic_argument(std::string_view key, const element& value, TraceEvent& event) {
-  if (key == "epoch") event.epoch = static_cast<int>(integer(value));
-  if (key == "worker") event.worker = static_cast<int>(integer(value));
-  if (key == "event") event.worker_event = text(value);
-  if (key == "workers") event.workers = text(value);
-  if (key == "why") event.why = text(value);
+void read(const element& value, std::uint64_t& field) { field = natural(value); }
+void read(const element& value, int& field) { field = static_cast<int>(integer(value)); }
+void read(const element& value, std::int64_t& field) { field = ns_of_us(number(value)); }
+void read(const element& value, std::string_view& field) { field = text(value); }
+void read(const element& value, std::optional<Collective>& field) {
+  field = collective_named(text(value));
 }
 
 void take_argument(std::string_view key, const element& value, TraceEvent& event) {
-  if (key == "collective") event.collective = collective_named(text(value));
-  if (key == "bytes") event.bytes = natural(value);
-  if (key == "tensors") event.tensors = natural(value);
-  if (key == "bundle") event.bundle = natural(value);
-  if (key == "pack_us") event.pack_ns = ns_of_us(number(value));
-  if (key == "wire_bytes") event.compression.wire_bytes = natural(value);
-  if (key == "compress_us") event.compression.compress_ns = ns_of_us(number(value));
-  if (key == "wire_us") event.compression.wire_ns = ns_of_us(number(value));
-  if (key == "decompress_us") event.compression.decompress_ns = ns_of_us(number(value));
+  const auto take = [&](std::string_view name, auto& field) {
+    if (key == name) read(value, field);
+  };
+  EventArgs::fields(event, take);
+  LauncherFacts::fields(event, take);
   if (key == "value") event.value = number(value);
-  if (key == "algorithm") event.algorithm = text(value);
-  if (key == "backend") event.backend = text(value);
   if (key == "name") event.given_name = text(value);
   if (key == "arrived") event.arrived = integer(value);
   if (key == "lost") event.lost = natural(value);
-  take_elastic_argument(key, value, event);
 }
 
 void take_field(std::string_view key, const element& value, TraceEvent& event) {
@@ -79,7 +72,7 @@ void take_field(std::string_view key, const element& value, TraceEvent& event) {
   if (key == "pid") event.pid = integer(value);
   if (key == "tid") event.tid = integer(value);
   if (key == "ts" && value.is_number()) {
-    event.time_ns = ns_of_us(number(value));
+    event.at_ns = ns_of_us(number(value));
     event.timed = true;
   }
   if (key == "name") event.name = text(value);

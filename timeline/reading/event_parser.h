@@ -9,36 +9,22 @@
 
 #include "core/base/status.h"
 #include "core/ports/event_sink.h"
+#include "timeline/recording/trace_head.h"
 
 namespace ronde::report {
 
-/// An event of a trace. Missing fields keep their defaults. The texts are valid until the next
-/// parse.
-struct TraceEvent {
+/// An event of a trace, at `at_ns`. Missing fields keep their defaults. The texts are valid until
+/// the next parse.
+struct TraceEvent : EventArgs, LauncherFacts {
   char phase = 0;  ///< 'B', 'E', 'i', 'C', 'M', ...
   std::int64_t pid = 0;
   std::int64_t tid = 0;
-  std::int64_t time_ns = 0;
   bool timed = false;  ///< The event has a time.
   std::string_view name = {};
-  std::optional<Collective> collective = {};
-  std::uint64_t bytes = 0;
-  std::uint64_t tensors = 0;
-  std::uint64_t bundle = 0;
-  std::int64_t pack_ns = 0;
-  CompressionFacts compression = {};
-  double value = 0;
-  std::string_view algorithm = {};
-  std::string_view backend = {};
+  double value = 0;                          ///< Counters only.
   std::string_view given_name = {};          ///< args.name: the name of a track or process.
   std::optional<std::int64_t> arrived = {};  ///< Rank whose submission a merge has marked here.
   std::uint64_t lost = 0;                    ///< Events lost until then.
-  // Fields of recordings' heads, and of the launcher's events in elastic jobs.
-  int epoch = 0;
-  int worker = 0;
-  std::string_view worker_event = {};  ///< "died", ...
-  std::string_view workers = {};       ///< Of an epoch, by rank: "1,3,4".
-  std::string_view why = {};
 
   /// True if a recording begins here.
   [[nodiscard]] bool heads() const noexcept { return phase == 'M' && name == "recording"; }

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/base/os/folders.h"
 #include "timeline/recording/trace_file.h"
 
 namespace ronde {
@@ -48,9 +49,9 @@ Result<TraceReader> TraceReader::open(const std::string& path) {
                               "under a name that ends in .json",
                               path, rank_trace_path(path, 0)));
   }
-  const gzFile file = gzopen(path.c_str(), "rbe");
+  const gzFile file = is_folder(path) ? nullptr : gzopen(path.c_str(), "rbe");
   if (file == nullptr) {
-    const std::string why = std::generic_category().message(errno);
+    const std::string why = std::generic_category().message(is_folder(path) ? EISDIR : errno);
     return Status(Code::kUnavailable, fmt::format("cannot read the trace {}: {}", path, why));
   }
   (void)gzbuffer(file, kChunkBytes);
@@ -111,9 +112,18 @@ int TraceReader::take_after_space() {
   return c;
 }
 
+namespace {
+
+/// A byte as errors show it: 'j', or 0xe1.
+std::string shown(int byte) {
+  const bool is_printable = byte >= 0x20 && byte < 0x7f;
+  return is_printable ? fmt::format("'{}'", static_cast<char>(byte)) : fmt::format("{:#04x}", byte);
+}
+
+}  // namespace
+
 Status TraceReader::unexpected(int got, const char* wanted) const {
-  const std::string what =
-      got == kEnd ? "the file ends" : fmt::format("there is '{}'", static_cast<char>(got));
+  const std::string what = got == kEnd ? "the file ends" : fmt::format("there is {}", shown(got));
   return {Code::kInvalidArgument,
           fmt::format("{}: byte {}: {} where {} should be", path_,
                       got == kEnd ? position() : position() - 1, what, wanted)};

@@ -38,6 +38,14 @@ std::string track_name(int track, std::string_view name) {
       kJobRow, track, json_text(name));
 }
 
+/// An event's name and facts.
+std::string named(std::string_view name, const LauncherFacts& facts) {
+  QuotedTexts quoted;
+  std::string args;
+  LauncherFacts::fields(facts, ArgsWriter(args, quoted));
+  return fmt::format(",\"name\":{},\"args\":{{{}}}", json_text(name), args);
+}
+
 }  // namespace
 
 std::string_view to_string(WorkerEvent event) noexcept {
@@ -78,10 +86,10 @@ void EpochRecorder::end_span() {
 
 void EpochRecorder::begin_epoch(const EpochFacts& epoch) {
   end_span();
+  const std::string workers = fmt::format("{}", fmt::join(epoch.workers, ","));
   write('B', kEpochs,
-        fmt::format(
-            ",\"name\":\"{0} {1}\",\"args\":{{\"epoch\":{1},\"workers\":\"{2}\",\"why\":{3}}}",
-            kEpochSpan, epoch.number, fmt::join(epoch.workers, ","), json_text(epoch.why)));
+        named(fmt::format("{} {}", kEpochSpan, epoch.number),
+              {.epoch = epoch.number, .workers = workers, .why = epoch.why}));
   open_epoch_ = open_span_ = true;
 }
 
@@ -94,11 +102,10 @@ void EpochRecorder::end_epoch(bool failed) {
 
 void EpochRecorder::add(WorkerEvent event, int worker, int epoch, std::string_view why) {
   const std::string_view name = to_string(event);
-  write('i', kWorkers,
-        fmt::format(
-            ",\"s\":\"t\",\"name\":\"worker {0} {1}\",\"args\":{{\"worker\":{0},\"epoch\":{2},"
-            "\"event\":\"{1}\",\"why\":{3}}}",
-            worker, name, epoch, json_text(why)));
+  write(
+      'i', kWorkers,
+      ",\"s\":\"t\"" + named(fmt::format("worker {} {}", worker, name),
+                             {.epoch = epoch, .worker = worker, .worker_event = name, .why = why}));
 }
 
 void EpochRecorder::close() {

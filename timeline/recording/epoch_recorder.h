@@ -20,7 +20,7 @@ inline constexpr std::string_view kWorkersTrack = "workers";
 struct EpochFacts {
   int number = 0;
   std::vector<int> workers;  ///< By rank.
-  std::string why;           ///< What began it, for people; may be empty.
+  std::string why;           ///< Its cause, for people; may be empty.
 };
 
 /// Changes of a worker.

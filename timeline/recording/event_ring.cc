@@ -1,21 +1,29 @@
 #include "timeline/recording/event_ring.h"
 
-#include <array>
 #include <cstring>
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 namespace ronde {
 namespace {
 
-using Texts = std::array<std::string_view Event::*, 4>;
 constexpr std::size_t kCacheLine = 64;
-constexpr Texts kTexts = {&Event::track, &Event::name, &Event::algorithm, &Event::backend};
+
+/// Calls `use(text)` for each text among the facts.
+template <typename Args, typename Use>
+void for_each_text(Args& args, Use use) noexcept {
+  EventArgs::fields(args, [&](std::string_view, auto& field) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(field)>, std::string_view>) {
+      use(field);
+    }
+  });
+}
 
 std::size_t text_bytes(const Event& event) noexcept {
-  std::size_t sum = 0;
-  for (const auto text : kTexts) sum += (event.*text).size();
+  std::size_t sum = event.track.size() + event.name.size();
+  for_each_text(event, [&](std::string_view text) { sum += text.size(); });
   for (const std::string_view track : event.tracks) sum += sizeof(std::string_view) + track.size();
   return sum;
 }
@@ -49,11 +57,14 @@ std::span<const std::string_view> take_tracks(std::size_t count, char*& from) no
   return tracks;
 }
 
+/// True if the event has more than the facts that each slot has room for.
 bool is_rare(const Event& event) noexcept {
-  const CompressionFacts& facts = event.compression;
-  return event.value != 0 || event.partition != 0 || event.pack_ns != 0 || facts.wire_bytes != 0 ||
-         facts.compress_ns != 0 || facts.wire_ns != 0 || facts.decompress_ns != 0 ||
-         !event.tracks.empty() || !event.algorithm.empty() || !event.backend.empty();
+  EventArgs others = event;
+  others.collective = {};
+  others.bytes = others.bundle = 0;
+  others.tensors = 0;
+  others.at_ns = 0;
+  return event.value != 0 || !event.tracks.empty() || others != EventArgs();
 }
 
 }  // namespace
@@ -65,62 +76,60 @@ EventRing::EventRing(std::size_t capacity)
 
 EventRing::~EventRing() = default;
 
-/// Without memory for the texts the event is kept without them.
 void EventRing::fill(Slot& slot, const Event& event, std::size_t heap_bytes) noexcept {
-  slot.time_ns = event.time_ns;
+  slot.at_ns = event.at_ns;
   slot.bytes = event.bytes;
   slot.bundle = event.bundle;
   slot.tensors = event.tensors;
   slot.kind = event.kind;
   slot.collective = event.collective;
   slot.heap_bytes = static_cast<std::uint32_t>(heap_bytes);
-  slot.track_bytes = slot.name_bytes = 0;
   slot.has_rare = is_rare(event);
   if (slot.has_rare) {
-    slot.rare = {.value = event.value,
-                 .partition = event.partition,
-                 .pack_ns = event.pack_ns,
-                 .compression = event.compression};
+    slot.rare = {.value = event.value, .tracks = event.tracks.size(), .args = event};
   }
-  char* to = slot.text;
-  if (heap_bytes > 0) {
-    slot.long_text.reset(new (std::nothrow) char[heap_bytes]);
-    to = slot.long_text.get();
-  }
-  if (to != nullptr) put_texts(slot, event, to);
+  if (heap_bytes > 0) slot.long_text.reset(new (std::nothrow) char[heap_bytes]);
+  put_texts(slot, event);
 }
 
-void EventRing::put_texts(Slot& slot, const Event& event, char* to) noexcept {
-  if (slot.has_rare) {
-    slot.rare.tracks = event.tracks.size();
-    slot.rare.algorithm_bytes = event.algorithm.size();
-    slot.rare.backend_bytes = event.backend.size();
+/// Without memory for the texts the event is kept without them.
+void EventRing::put_texts(Slot& slot, const Event& event) noexcept {
+  const bool fits = slot.heap_bytes == 0 || slot.long_text;
+  slot.track_bytes = fits ? static_cast<std::uint32_t>(event.track.size()) : 0;
+  slot.name_bytes = fits ? static_cast<std::uint32_t>(event.name.size()) : 0;
+  if (!fits) {
+    slot.rare.tracks = 0;
+    for_each_text(slot.rare.args, [](std::string_view& text) { text = {}; });
+    return;
   }
-  slot.track_bytes = static_cast<std::uint32_t>(event.track.size());
-  slot.name_bytes = static_cast<std::uint32_t>(event.name.size());
+  char* to = slot.texts();
   put_tracks(event.tracks, to);
-  for (const auto text : kTexts) put_text(event.*text, to);
+  put_text(event.track, to);
+  put_text(event.name, to);
+  if (!slot.has_rare) return;
+  for_each_text(slot.rare.args, [&](std::string_view& text) {
+    const char* const copy = to;
+    put_text(text, to);
+    text = {copy, text.size()};
+  });
 }
 
 Event EventRing::Slot::event() noexcept {
   Event event;
+  if (has_rare) static_cast<EventArgs&>(event) = rare.args;
   event.kind = kind;
   event.collective = collective;
-  event.time_ns = time_ns;
+  event.at_ns = at_ns;
   event.bytes = bytes;
   event.bundle = bundle;
   event.tensors = tensors;
-  char* from = long_text ? long_text.get() : text;
-  if (has_rare) event.tracks = take_tracks(rare.tracks, from);
+  char* from = texts();
+  if (has_rare) {
+    event.value = rare.value;
+    event.tracks = take_tracks(rare.tracks, from);
+  }
   event.track = take_text(track_bytes, from);
   event.name = take_text(name_bytes, from);
-  if (!has_rare) return event;
-  event.value = rare.value;
-  event.partition = rare.partition;
-  event.pack_ns = rare.pack_ns;
-  event.compression = rare.compression;
-  event.algorithm = take_text(rare.algorithm_bytes, from);
-  event.backend = take_text(rare.backend_bytes, from);
   return event;
 }
 

@@ -24,24 +24,14 @@ enum class EventKind : char {
   kResume = 'R'
 };
 
-/// One event as it is reported. The texts belong to the caller.
-struct Event {
+/// One event as it is reported, at `at_ns`. The texts belong to the caller.
+struct Event : EventArgs {
   EventKind kind = EventKind::kInstant;
-  std::int64_t time_ns = 0;  ///< Steady clock.
-  std::optional<Collective> collective = {};
-  std::uint64_t bytes = 0;
-  double value = 0;  ///< Counters only.
-  int tensors = 0;
-  std::uint64_t bundle = 0;
-  int partition = 0;
-  std::int64_t pack_ns = 0;
-  CompressionFacts compression = {};
   std::string_view track = {};
+  std::string_view name = {};
+  double value = 0;  ///< Counters only.
   std::span<const std::string_view> tracks =
       {};  ///< Instead of `track`: the event occurs on each of these.
-  std::string_view name = {};
-  std::string_view algorithm = {};
-  std::string_view backend = {};
 };
 
 /// A queue of many producers and one consumer, without locks. push() copies the event's texts once.
@@ -80,18 +70,14 @@ class EventRing {
   /// Fields that few events have. They follow the text, so most events touch two cache lines.
   struct Rare {
     double value = 0;
-    int partition = 0;
-    std::int64_t pack_ns = 0;
-    CompressionFacts compression = {};
     std::size_t tracks = 0;
-    std::size_t algorithm_bytes = 0;
-    std::size_t backend_bytes = 0;
+    EventArgs args = {};  ///< All of them. Their texts are in the slot.
   };
 
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> turn{
         0};  ///< The position the slot is free for; that plus 1 once filled.
-    std::int64_t time_ns = 0;
+    std::int64_t at_ns = 0;
     std::uint64_t bytes = 0;
     std::uint64_t bundle = 0;
     std::unique_ptr<char[]> long_text;
@@ -106,6 +92,7 @@ class EventRing {
     alignas(std::string_view) char text[kInlineBytes] = {};
     Rare rare;
 
+    [[nodiscard]] char* texts() noexcept { return heap_bytes > 0 ? long_text.get() : text; }
     /// The event. Its texts point into the slot.
     [[nodiscard]] Event event() noexcept;
   };
@@ -116,7 +103,7 @@ class EventRing {
   void release(Slot& slot) noexcept;
   bool reserve(std::size_t bytes, bool ends) noexcept;
   static void fill(Slot& slot, const Event& event, std::size_t heap_bytes) noexcept;
-  static void put_texts(Slot& slot, const Event& event, char* to) noexcept;
+  static void put_texts(Slot& slot, const Event& event) noexcept;
 
   const std::size_t capacity_;
   const std::unique_ptr<Slot[]> slots_;

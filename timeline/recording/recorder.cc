@@ -25,8 +25,9 @@ std::int64_t epoch_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
 }
 
-RecordingInfo describe(int rank, const Topology& topology, const HostClock& clock) {
-  RecordingInfo info;
+RecordingInfo describe(int rank, const Topology& topology, const Recorder::Options& options) {
+  const HostClock& clock = options.clock;
+  RecordingInfo info = options.about;
   info.rank = rank;
   info.size = topology.size();
   if (rank >= 0 && rank < topology.size()) {
@@ -36,24 +37,15 @@ RecordingInfo describe(int rank, const Topology& topology, const HostClock& cloc
   info.cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   info.epoch_start_us = epoch_us();
   info.steady_start_ns = clock.of(steady_ns());
+  if (options.chunk_bytes > 0) info.part = 1;
   return info;
 }
 
 Event event_of(EventKind kind, std::string_view track, std::string_view name,
                const EventArgs& args) {
-  return {.kind = kind,
-          .time_ns = args.at_ns != 0 ? args.at_ns : steady_ns(),
-          .collective = args.collective,
-          .bytes = args.bytes,
-          .tensors = args.tensors,
-          .bundle = args.bundle,
-          .partition = args.partition,
-          .pack_ns = args.pack_ns,
-          .compression = args.compression,
-          .track = track,
-          .name = name,
-          .algorithm = args.algorithm,
-          .backend = args.backend};
+  Event event{args, kind, track, name};
+  if (event.at_ns == 0) event.at_ns = steady_ns();
+  return event;
 }
 
 /// One event for all tracks.
@@ -72,16 +64,9 @@ Event group_of(EventKind kind, std::span<const std::string_view> tracks, std::st
 
 Result<std::unique_ptr<Recorder>> Recorder::open(const std::string& path, int rank,
                                                  const Topology& topology, Options options) {
-  RecordingInfo info = describe(rank, topology, options.clock);
-  info.job = options.job;
-  info.worker = options.worker;
-  info.epoch = options.epoch;
-  info.network_card = options.network_card;
-  info.network_megabits = options.network_megabits;
-  info.fusion_bytes = options.fusion_bytes;
-  if (options.chunk_bytes > 0) info.part = 1;
-  std::string own_path = options.epoch > 0 ? worker_trace_path(path, options.worker, options.epoch)
-                                           : rank_trace_path(path, rank);
+  RecordingInfo info = describe(rank, topology, options);
+  std::string own_path = info.epoch > 0 ? worker_trace_path(path, info.worker, info.epoch)
+                                        : rank_trace_path(path, rank);
   for (const std::string& old : trace_files(own_path)) {
     if (old != own_path) (void)::unlink(old.c_str());  // parts of an earlier recording
   }
@@ -178,10 +163,9 @@ void Recorder::run() {
 }
 
 void Recorder::append_counter(std::string& lines, const CounterSample& sample) {
-  formatter_.append(lines, {.kind = EventKind::kCounter,
-                            .time_ns = steady_ns(),
-                            .value = sample.value,
-                            .name = sample.name});
+  Event event = event_of(EventKind::kCounter, {}, sample.name, {});
+  event.value = sample.value;
+  formatter_.append(lines, event);
 }
 
 void Recorder::write_last_counters() {
@@ -211,7 +195,7 @@ void Recorder::write_counters() {
   write(lines);
 }
 
-/// If the next file cannot be created, the recording continues in this one.
+/// Continues in this file if the next one cannot be created.
 void Recorder::begin_part() {
   const std::string full = trace_part_path(path_, info_.part);
   if (::rename(path_.c_str(), full.c_str()) != 0) return;

@@ -36,12 +36,10 @@ struct CounterSample {
 class Recorder : public EventSink {
  public:
   struct Options {
-    std::string job;  ///< The same for all ranks of a job.
-    int worker = 0;   ///< As in RecordingInfo, like the next.
-    int epoch = 0;
+    /// The caller sets job, worker, epoch, network and fusion. open() adds rank, host, clocks and
+    /// part.
+    RecordingInfo about = {};
     std::shared_ptr<TrackNumbers> tracks = {};  ///< As TraceFormatter has it.
-    std::string network_card = {};              ///< As in RecordingInfo, like the next.
-    int network_megabits = 0;
     bool mark_cycles = false;  ///< Write CYCLE_START on a track of its own when a bundle begins.
     HostClock clock = {};
     /// Returns comparisons of clocks to write; may start new ones. The writing thread calls it
@@ -51,8 +49,6 @@ class Recorder : public EventSink {
     std::function<std::vector<CounterSample>()> counters = {};
     /// Returns the counters to write once at the end. close() calls it.
     std::function<std::vector<CounterSample>()> last_counters = {};
-    /// As in RecordingInfo.
-    std::int64_t fusion_bytes = -1;
     /// Start a new file when one exceeds this; 0: never. The newest `parts` files are kept.
     std::size_t chunk_bytes = 0;
     int parts = 8;

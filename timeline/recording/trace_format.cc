@@ -17,13 +17,6 @@ void append_number(std::string& out, std::uint64_t value) {
   out.append(digits.data(), digits.size());
 }
 
-/// Begins one argument: a comma or the opening brace, then its name.
-void begin_argument(std::string& out, bool& any, std::string_view name) {
-  out += any ? ",\"" : ",\"args\":{\"";
-  any = true;
-  out.append(name).append("\":");
-}
-
 }  // namespace
 
 void append_micros(std::string& out, std::int64_t ns) {
@@ -48,10 +41,46 @@ int TrackNumbers::of(std::string_view name) {
   return number;
 }
 
-const std::string& TraceFormatter::quoted(std::string_view text) {
-  if (const auto known = quoted_.find(text); known != quoted_.end()) return known->second;
-  if (quoted_.size() > kMostQuoted) quoted_.clear();
-  return quoted_.emplace(text, json_text(text)).first->second;
+const std::string& QuotedTexts::of(std::string_view text) {
+  if (const auto known = known_.find(text); known != known_.end()) return known->second;
+  if (known_.size() > kMostQuoted) known_.clear();
+  return known_.emplace(text, json_text(text)).first->second;
+}
+
+void ArgsWriter::begin(std::string_view name) {
+  members_ += members_.empty() ? "\"" : ",\"";
+  members_.append(name).append("\":");
+}
+
+void ArgsWriter::operator()(std::string_view name, std::uint64_t value) {
+  if (value == 0) return;
+  begin(name);
+  append_number(members_, value);
+}
+
+void ArgsWriter::operator()(std::string_view name, int value) {
+  (*this)(name, static_cast<std::uint64_t>(value));
+}
+
+void ArgsWriter::operator()(std::string_view name, std::int64_t time) {
+  if (time == 0) return;
+  begin(name);
+  append_micros(members_, time);
+}
+
+void ArgsWriter::operator()(std::string_view name, std::string_view text) {
+  if (text.empty()) return;
+  begin(name);
+  members_ += quoted_.of(text);
+}
+
+void ArgsWriter::operator()(std::string_view name, const std::optional<Collective>& collective) {
+  if (collective) (*this)(name, to_string(*collective));
+}
+
+void ArgsWriter::value(double value) {
+  begin("value");
+  members_ += std::isfinite(value) ? fmt::to_string(value) : "null";
 }
 
 TraceFormatter::Track& TraceFormatter::track_of(std::string& out, std::string_view name) {
@@ -77,7 +106,7 @@ void TraceFormatter::append_tracks(std::string& out) const {
 void TraceFormatter::end_open_spans(std::string& out, std::int64_t time_ns) {
   for (auto& [name, track] : tracks_) {
     while (track.open_spans > 0) {
-      append(out, {.kind = EventKind::kEnd, .time_ns = time_ns, .track = name});
+      append(out, {{.at_ns = time_ns}, EventKind::kEnd, name});
     }
   }
 }
@@ -92,45 +121,9 @@ void TraceFormatter::append_epoch_end(std::string& out, std::int64_t time_ns) {
   end_open_spans(out, time_ns);
 }
 
-void TraceFormatter::append_args(std::string& out, const Event& event) {
-  bool any = false;
-  const auto number = [&](std::string_view name, std::uint64_t value) {
-    if (value == 0) return;
-    begin_argument(out, any, name);
-    append_number(out, value);
-  };
-  const auto text = [&](std::string_view name, std::string_view value) {
-    if (value.empty()) return;
-    begin_argument(out, any, name);
-    out += quoted(value);
-  };
-  if (event.kind == EventKind::kCounter) {
-    begin_argument(out, any, "value");
-    out += std::isfinite(event.value) ? fmt::to_string(event.value) : "null";
-  }
-  if (event.collective) text("collective", to_string(*event.collective));
-  number("bytes", event.bytes);
-  number("tensors", static_cast<std::uint64_t>(event.tensors));
-  number("bundle", event.bundle);
-  number("partition", static_cast<std::uint64_t>(event.partition));
-  const auto micros = [&](std::string_view name, std::int64_t ns) {
-    if (ns == 0) return;
-    begin_argument(out, any, name);
-    append_micros(out, ns);
-  };
-  micros("pack_us", event.pack_ns);
-  number("wire_bytes", event.compression.wire_bytes);
-  micros("compress_us", event.compression.compress_ns);
-  micros("wire_us", event.compression.wire_ns);
-  micros("decompress_us", event.compression.decompress_ns);
-  text("algorithm", event.algorithm);
-  text("backend", event.backend);
-  if (any) out += '}';
-}
-
 void TraceFormatter::append(std::string& out, const Event& event) {
-  if (event.kind == EventKind::kPause) return append_pause(out, event.time_ns);
-  if (event.kind == EventKind::kResume) return append_mark(out, kResumeMark, event.time_ns);
+  if (event.kind == EventKind::kPause) return append_pause(out, event.at_ns);
+  if (event.kind == EventKind::kResume) return append_mark(out, kResumeMark, event.at_ns);
   write_facts(event);
   if (event.kind == EventKind::kCounter) return append_line(out, event.kind, 0);
   if (event.tracks.empty()) return append_on(out, event.kind, event.track);
@@ -140,10 +133,14 @@ void TraceFormatter::append(std::string& out, const Event& event) {
 /// Formats the part of a line after its track. It is the same for all tracks of an event.
 void TraceFormatter::write_facts(const Event& event) {
   facts_ = ",\"ts\":";
-  append_micros(facts_, clock_.of(event.time_ns) - start_ns_);
-  if (!event.name.empty()) facts_.append(",\"name\":").append(quoted(event.name));
+  append_micros(facts_, clock_.of(event.at_ns) - start_ns_);
+  if (!event.name.empty()) facts_.append(",\"name\":").append(quoted_.of(event.name));
   if (event.kind == EventKind::kInstant) facts_ += ",\"s\":\"t\"";
-  append_args(facts_, event);
+  args_.clear();
+  ArgsWriter args(args_, quoted_);
+  if (event.kind == EventKind::kCounter) args.value(event.value);
+  EventArgs::fields(event, args);
+  if (!args_.empty()) facts_.append(",\"args\":{").append(args_).append("}");
   facts_ += '}';
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -51,6 +52,37 @@ class TrackNumbers {
   ByText<int> numbers_ RONDE_GUARDED_BY(mutex_);
 };
 
+/// Texts as JSON strings. Those that come again are not formatted again. Threads: one.
+class QuotedTexts {
+ public:
+  /// Valid until the next call.
+  const std::string& of(std::string_view text);
+
+ private:
+  ByText<std::string> known_;
+};
+
+/// Appends an event's fields as members of a JSON object, without its braces. Fields that are zero
+/// or empty are left out. A use of EventArgs::fields.
+class ArgsWriter {
+ public:
+  ArgsWriter(std::string& members, QuotedTexts& quoted) : members_(members), quoted_(quoted) {}
+  void operator()(std::string_view name, std::uint64_t value);
+  void operator()(std::string_view name, int value);
+  /// Nanoseconds.
+  void operator()(std::string_view name, std::int64_t time);
+  void operator()(std::string_view name, std::string_view text);
+  void operator()(std::string_view name, const std::optional<Collective>& collective);
+  /// A counter's; null if it is no number.
+  void value(double value);
+
+ private:
+  void begin(std::string_view name);
+
+  std::string& members_;
+  QuotedTexts& quoted_;
+};
+
 /// Formats the events of one rank. Each tensor gets a track (Chrome's thread) on first sight.
 /// Threads: one.
 class TraceFormatter {
@@ -85,8 +117,6 @@ class TraceFormatter {
   void append_name(std::string& out, const Track& track, std::string_view name) const;
   void append_mark(std::string& out, std::string_view text, std::int64_t time_ns,
                    std::string_view args = {}) const;
-  const std::string& quoted(std::string_view text);
-  void append_args(std::string& out, const Event& event);
   void append_line(std::string& out, EventKind kind, int track) const;
   void end_open_spans(std::string& out, std::int64_t time_ns);
   void append_on(std::string& out, EventKind kind, std::string_view track);
@@ -97,8 +127,9 @@ class TraceFormatter {
   const HostClock clock_;
   const std::shared_ptr<TrackNumbers> numbers_;
   ByText<Track> tracks_;
-  ByText<std::string> quoted_;
+  QuotedTexts quoted_;
   std::string facts_;  ///< The current event's line, from its time on.
+  std::string args_;   ///< Reused.
 };
 
 }  // namespace ronde

@@ -4,24 +4,32 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <type_traits>
+#include <utility>
 
 #include "timeline/recording/trace_format.h"
 
 namespace ronde {
 namespace {
 
-using SortedJson = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
-/// The value under `key`, or `otherwise` if it is missing or of another type.
+/// Reads the value of `name`. Returns false if it is missing or of another type.
 template <typename T>
-T value_or(const SortedJson& object, const char* key, const T& otherwise) {
-  const auto found = object.find(key);
-  if (found == object.end()) return otherwise;
+bool read(const Json& args, const char* name, T& field) {
+  const auto found = args.find(name);
+  if (found == args.end()) return false;
   if constexpr (std::is_same_v<T, std::string>) {
-    return found->is_string() ? found->template get<T>() : otherwise;
-  } else {
-    return found->is_number_integer() ? found->template get<T>() : otherwise;
+    if (!found->is_string()) return false;
+  } else if (!found->is_number_integer()) {
+    return false;
   }
+  if constexpr (std::is_same_v<T, bool>) {
+    field = found->template get<int>() != 0;
+  } else {
+    field = found->template get<T>();
+  }
+  return true;
 }
 
 }  // namespace
@@ -43,58 +51,42 @@ std::string row_name(const RecordingInfo& info) {
                      info.host);
 }
 
-/// The fields that only elastic jobs have.
-std::string elastic_fields(const RecordingInfo& info) {
-  if (info.launcher) return ",\"launcher\":1";
-  if (info.worker == 0) return {};
-  return fmt::format(",\"worker\":{},\"epoch\":{}", info.worker, info.epoch);
+/// A line of metadata about the recording's row.
+std::string line(const char* name, const RecordingInfo& info, Json args) {
+  const Json object = {{"name", name}, {"ph", "M"}, {"pid", info.row()}, {"args", std::move(args)}};
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
 
 std::string format_header(const RecordingInfo& info) {
-  const std::string name = json_text(row_name(info));
-  const std::string network =
-      info.network_card.empty() ? std::string()
-                                : fmt::format(",\"network_card\":{},\"network_megabits\":{}",
-                                              json_text(info.network_card), info.network_megabits);
-  return fmt::format(
-      "{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"name\":{1}}}}},\n"
-      "{{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"sort_index\":{12}}}"
-      "}},\n"
-      "{{\"name\":\"recording\",\"ph\":\"M\",\"pid\":{0},\"args\":{{\"rank\":{13},\"size\":{2},"
-      "\"job\":{3},\"host\":{4},\"start_time_since_epoch_in_micros\":{5},\"steady_start_ns\":{6},"
-      "\"boot_id\":{7},\"cores\":{8},\"fusion_bytes\":{11}{9}{10}{14}}}}}",
-      info.row(), name, info.size, json_text(info.job), json_text(info.host), info.epoch_start_us,
-      info.steady_start_ns, json_text(info.boot_id), info.cores,
-      info.part > 0 ? fmt::format(",\"part\":{}", info.part) : std::string(), network,
-      info.fusion_bytes, info.launcher ? -1 : info.row(), info.rank, elastic_fields(info));
+  Json head;
+  RecordingInfo::fields(info, [&](const char* name, const auto& field, auto missing) {
+    if (field == missing) return;
+    if constexpr (std::is_same_v<decltype(missing), bool>) {
+      head[name] = 1;
+    } else {
+      head[name] = field;
+    }
+  });
+  return line("process_name", info, {{"name", row_name(info)}}) + ",\n" +
+         line("process_sort_index", info, {{"sort_index", info.launcher ? -1 : info.row()}}) +
+         ",\n" + line("recording", info, std::move(head));
 }
 
 std::optional<RecordingInfo> parse_recording(std::string_view event) {
   constexpr const char* kWallClock = "start_time_since_epoch_in_micros";
   if (event.find(kWallClock) == std::string_view::npos) return std::nullopt;
-  const SortedJson parsed = SortedJson::parse(event, nullptr, false);
+  const Json parsed = Json::parse(event, nullptr, false);
   if (!parsed.is_object()) return std::nullopt;
-  const SortedJson args = parsed.value("args", SortedJson::object());
+  const Json args = parsed.value("args", Json::object());
   if (!args.is_object() || !args.contains(kWallClock)) return std::nullopt;
   RecordingInfo info;
-  info.rank = value_or(args, "rank", -1);
-  info.size = value_or(args, "size", 0);
-  info.host = value_or<std::string>(args, "host", "");
-  info.part = value_or(args, "part", 0);
-  info.worker = value_or(args, "worker", 0);
-  info.epoch = value_or(args, "epoch", 0);
-  info.launcher = value_or(args, "launcher", 0) != 0;
-  info.cores = value_or(args, "cores", 0);
-  info.job = value_or<std::string>(args, "job", "");
-  info.fusion_bytes = value_or<std::int64_t>(args, "fusion_bytes", -1);
-  info.network_card = value_or<std::string>(args, "network_card", "");
-  info.network_megabits = value_or(args, "network_megabits", 0);
-  info.epoch_start_us = value_or<std::int64_t>(args, kWallClock, 0);
-  if (args.contains("steady_start_ns")) {
-    info.boot_id = value_or<std::string>(args, "boot_id", "");
-    info.steady_start_ns = value_or<std::int64_t>(args, "steady_start_ns", 0);
+  RecordingInfo::fields(info, [&](const char* name, auto& field, auto missing) {
+    if (!read(args, name, field)) field = missing;
+  });
+  if (info.network_interface.empty()) {
+    read(args, "network_interface", info.network_interface);  // in traces of 0.1
   }
   return info;
 }

@@ -12,7 +12,7 @@ namespace ronde {
 /// "trace.pftrace", the name of a merged trace, gives "trace.rank3.json".
 std::string rank_trace_path(const std::string& path, int rank);
 
-/// The same for one epoch of a worker of an elastic job: "a/trace.worker4.epoch3.json".
+/// The path for one epoch of a worker of an elastic job: "a/trace.worker4.epoch3.json".
 std::string worker_trace_path(const std::string& path, int worker, int epoch);
 /// The launcher's file of an elastic job: "a/trace.epochs.json".
 std::string epochs_trace_path(const std::string& path);

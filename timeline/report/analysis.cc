@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "timeline/report/statistics.h"
-#include "timeline/report/steps.h"
 
 namespace ronde::report {
 namespace {

@@ -30,8 +30,8 @@ struct Diff {
   Difference step;
   std::vector<Difference> parts;      ///< In the order of Phase.
   std::vector<TensorChange> tensors;  ///< Tensors of both runs; the largest change first.
-  std::string culprit;                ///< See describe_culprit().
-  std::size_t steps_before = 0;       ///< Without those that warm up.
+  std::string cause;             ///< The rank and mark that changed most; empty if none did much.
+  std::size_t steps_before = 0;  ///< Without those that warm up.
   std::size_t steps_after = 0;
   std::vector<std::string> notes;  ///< Other differences of the runs, such as ranks or hosts.
 };

@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "timeline/recording/epoch_recorder.h"
-#include "timeline/report/job_story.h"
+#include "timeline/report/job_history.h"
 #include "timeline/report/summary.h"
 
 namespace ronde::report {
@@ -28,8 +28,7 @@ std::string joiners_text(const std::vector<int>& joined) {
 
 bool is(const WorkerChange& change, WorkerEvent event) { return change.event == to_string(event); }
 
-void append_row(std::string& out, const EpochStory& epoch, const EpochStory* before,
-                std::int64_t zero_ns) {
+void append_row(std::string& out, const Epoch& epoch, const Epoch* before, std::int64_t zero_ns) {
   const std::string cause = cause_of(epoch, before);
   fmt::format_to(std::back_inserter(out), "  {:>5} {:>10} {:>10} {:>6}  ", epoch.number,
                  shown(epoch.begin_ns - zero_ns), shown(epoch.duration_ns()), epoch.workers.size());
@@ -37,16 +36,16 @@ void append_row(std::string& out, const EpochStory& epoch, const EpochStory* bef
 }
 
 /// Parts that took no time are left out.
-std::string parts_text(const Passage& passage) {
+std::string parts_text(const Transition& transition) {
   std::vector<std::string> parts;
   const auto add = [&](std::int64_t ns, const char* what) {
     if (ns > 0) parts.push_back(fmt::format("{} {}", shown(ns), what));
   };
-  add(passage.notice_ns, "until it was noticed");
-  add(passage.leave_ns, "to leave the epoch");
-  add(passage.wait_ns, "waiting for the next");
-  add(passage.connect_ns, "to connect");
-  add(passage.first_ns, "to the end of the first operation");
+  add(transition.notice_ns, "until it was noticed");
+  add(transition.leave_ns, "to leave the epoch");
+  add(transition.wait_ns, "waiting for the next");
+  add(transition.connect_ns, "to connect");
+  add(transition.first_ns, "to the end of the first operation");
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
@@ -55,19 +54,19 @@ std::string steps_text(std::uint64_t steps) {
   return steps == 0 ? "" : " (" + plural(steps, "step", "steps") + ")";
 }
 
-std::string loss_text(const Passage& passage) {
-  if (passage.lost_ns < 0) return {};
-  return fmt::format(" Work of {}{} since the last commit was lost.", shown(passage.lost_ns),
-                     steps_text(passage.lost_steps));
+std::string loss_text(const Transition& transition) {
+  if (transition.lost_ns < 0) return {};
+  return fmt::format(" Work of {}{} since the last commit was lost.", shown(transition.lost_ns),
+                     steps_text(transition.lost_steps));
 }
 
-void append_passage(std::string& out, const EpochStory& epoch) {
-  const Passage& passage = *epoch.passage;
+void append_transition(std::string& out, const Epoch& epoch) {
+  const Transition& transition = *epoch.transition;
   out += "  ";
   wrap(out,
-       fmt::format("{} to epoch {}: {} ({}).{}", passage.failed ? "Recovery" : "Change",
-                   epoch.number, shown(passage.duration_ns()), parts_text(passage),
-                   loss_text(passage)),
+       fmt::format("{} to epoch {}: {} ({}).{}", transition.failed ? "Recovery" : "Change",
+                   epoch.number, shown(transition.duration_ns()), parts_text(transition),
+                   loss_text(transition)),
        4);
 }
 
@@ -78,28 +77,28 @@ struct Totals {
   std::uint64_t lost_steps = 0;
 };
 
-Totals totals_of(const std::vector<EpochStory>& story) {
+Totals totals_of(const std::vector<Epoch>& history) {
   Totals totals;
-  for (const EpochStory& epoch : story) {
+  for (const Epoch& epoch : history) {
     totals.joined += epoch.joined.size();
     for (const WorkerChange& change : epoch.changes) {
       totals.died += is(change, WorkerEvent::kDied) ? 1U : 0U;
       totals.left += is(change, WorkerEvent::kLeft) ? 1U : 0U;
     }
-    if (!epoch.passage) continue;
-    const Passage& passage = *epoch.passage;
-    (passage.failed ? totals.recoveries : totals.changes) += 1;
-    (passage.failed ? totals.recovery_ns : totals.change_ns) += passage.duration_ns();
-    totals.lost_ns += std::max<std::int64_t>(0, passage.lost_ns);
-    totals.lost_steps += passage.lost_steps;
+    if (!epoch.transition) continue;
+    const Transition& transition = *epoch.transition;
+    (transition.failed ? totals.recoveries : totals.changes) += 1;
+    (transition.failed ? totals.recovery_ns : totals.change_ns) += transition.duration_ns();
+    totals.lost_ns += std::max<std::int64_t>(0, transition.lost_ns);
+    totals.lost_steps += transition.lost_steps;
   }
   return totals;
 }
 
-std::string totals_text(const std::vector<EpochStory>& story) {
-  const Totals totals = totals_of(story);
+std::string totals_text(const std::vector<Epoch>& history) {
+  const Totals totals = totals_of(history);
   std::string text = fmt::format(
-      "In all: {}; {} died, {} joined, {} left.", plural(story.size(), "epoch", "epochs"),
+      "In all: {}; {} died, {} joined, {} left.", plural(history.size(), "epoch", "epochs"),
       plural(totals.died, "worker", "workers"), totals.joined, totals.left);
   if (totals.recoveries > 0) {
     text += fmt::format(
@@ -114,7 +113,7 @@ std::string totals_text(const std::vector<EpochStory>& story) {
 }
 
 /// Workers that died or left in an epoch.
-std::vector<std::string> losses_of(const EpochStory& epoch) {
+std::vector<std::string> losses_of(const Epoch& epoch) {
   std::vector<std::string> losses;
   for (const WorkerChange& change : epoch.changes) {
     if (!is(change, WorkerEvent::kDied) && !is(change, WorkerEvent::kLeft)) continue;
@@ -125,7 +124,7 @@ std::vector<std::string> losses_of(const EpochStory& epoch) {
 }
 
 /// Workers of the epoch before that are not in this one.
-std::vector<std::string> absences_of(const EpochStory& epoch, const EpochStory& before) {
+std::vector<std::string> absences_of(const Epoch& epoch, const Epoch& before) {
   std::vector<std::string> absences;
   for (const int worker : before.workers) {
     if (std::ranges::find(epoch.workers, worker) != epoch.workers.end()) continue;
@@ -136,7 +135,7 @@ std::vector<std::string> absences_of(const EpochStory& epoch, const EpochStory& 
 
 }  // namespace
 
-std::string cause_of(const EpochStory& epoch, const EpochStory* before) {
+std::string cause_of(const Epoch& epoch, const Epoch* before) {
   std::vector<std::string> causes;
   if (before != nullptr) causes = losses_of(*before);
   if (causes.empty() && !epoch.why.empty()) causes.push_back(epoch.why);
@@ -146,8 +145,8 @@ std::string cause_of(const EpochStory& epoch, const EpochStory* before) {
   return fmt::format("{}", fmt::join(causes, "; "));
 }
 
-std::string workers_report(const std::vector<EpochStory>& story) {
-  const EpochStory& newest = story.back();
+std::string workers_report(const std::vector<Epoch>& history) {
+  const Epoch& newest = history.back();
   std::string out =
       fmt::format("Epoch {} of the job {} {}: {}\n", newest.number,
                   newest.open ? "has lasted" : "has ended after", shown(newest.duration_ns()),
@@ -156,7 +155,7 @@ std::string workers_report(const std::vector<EpochStory>& story) {
     out += fmt::format("  worker {:<6} rank {}\n", newest.workers[rank], rank);
   }
   std::vector<std::string> gone;
-  for (const EpochStory& epoch : story) {
+  for (const Epoch& epoch : history) {
     for (const WorkerChange& change : epoch.changes) {
       if (!is(change, WorkerEvent::kDied) && !is(change, WorkerEvent::kLeft)) continue;
       gone.push_back(fmt::format("  worker {:<6} {} in epoch {}{}{}\n", change.worker, change.event,
@@ -165,24 +164,24 @@ std::string workers_report(const std::vector<EpochStory>& story) {
   }
   const std::size_t first = gone.size() > kMostGone ? gone.size() - kMostGone : 0;
   for (std::size_t i = first; i < gone.size(); ++i) out += gone[i];
-  if (newest.passage) append_passage(out, newest);
+  if (newest.transition) append_transition(out, newest);
   return out;
 }
 
-std::string epochs_report(const std::vector<EpochStory>& story) {
+std::string epochs_report(const std::vector<Epoch>& history) {
   std::string out = "Epochs\n";
   fmt::format_to(std::back_inserter(out), "  {:>5} {:>10} {:>10} {:>6}  {}\n", "epoch", "start",
                  "length", "ranks", "why it began");
-  const std::size_t first = story.size() > kMostRows ? story.size() - kMostRows : 0;
-  for (std::size_t i = first; i < story.size(); ++i) {
-    append_row(out, story[i], i > 0 ? &story[i - 1] : nullptr, story.front().begin_ns);
+  const std::size_t first = history.size() > kMostRows ? history.size() - kMostRows : 0;
+  for (std::size_t i = first; i < history.size(); ++i) {
+    append_row(out, history[i], i > 0 ? &history[i - 1] : nullptr, history.front().begin_ns);
   }
-  if (first > 0) out += fmt::format("  (the last {} of {} epochs)\n", kMostRows, story.size());
-  for (std::size_t i = first; i < story.size(); ++i) {
-    if (story[i].passage) append_passage(out, story[i]);
+  if (first > 0) out += fmt::format("  (the last {} of {} epochs)\n", kMostRows, history.size());
+  for (std::size_t i = first; i < history.size(); ++i) {
+    if (history[i].transition) append_transition(out, history[i]);
   }
   out += "  ";
-  wrap(out, totals_text(story), 4);
+  wrap(out, totals_text(history), 4);
   return out;
 }
 

@@ -11,7 +11,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -48,7 +47,7 @@ std::vector<std::string> dumps_in(const std::string& folder) {
   return found;
 }
 
-Result<std::vector<Dump>> read_file(const std::string& path) {
+Result<std::vector<Dump>> dumps_of(const std::string& path) {
   std::error_code error;
   const std::uintmax_t bytes = fs::file_size(path, error);
   if (!error && bytes > kMostBytes) {
@@ -56,11 +55,12 @@ Result<std::vector<Dump>> read_file(const std::string& path) {
                   fmt::format("{}: {} bytes are more than a rank's dumps can be ({})", path, bytes,
                               kMostBytes));
   }
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return Status(Code::kUnavailable, fmt::format("cannot read the dump {}", path));
-  auto dumps = read_dumps(text.str());
+  const auto text = read_file(path);
+  if (!text.ok()) {
+    return Status(Code::kUnavailable,
+                  fmt::format("cannot read the dump {}: {}", path, text.status().message()));
+  }
+  auto dumps = read_dumps(*text);
   if (!dumps.ok()) return dumps.status().with_context(path);
   if (dumps->empty()) {
     return Status(Code::kInvalidArgument, fmt::format("{}: there is no dump in it", path));
@@ -99,7 +99,7 @@ Result<JobDumps> load_dumps(const std::vector<std::string>& paths) {
   std::map<std::string, std::map<int, Dump>> jobs;
   std::pair<std::int64_t, std::string> newest;
   for (const std::string& path : paths) {
-    RONDE_ASSIGN_OR_RETURN(std::vector<Dump> dumps, read_file(path));
+    RONDE_ASSIGN_OR_RETURN(std::vector<Dump> dumps, dumps_of(path));
     for (Dump& dump : dumps) {
       newest = std::max(newest, {dump.epoch_ns, dump.job});
       auto& ranks = jobs[dump.job];

@@ -11,7 +11,7 @@
 #include "timeline/reading/job_clock.h"
 #include "timeline/reading/trace_reader.h"
 #include "timeline/report/epoch_loader.h"
-#include "timeline/report/loaded_job.h"
+#include "timeline/report/job_history.h"
 #include "timeline/report/rank_loader.h"
 
 namespace ronde::report {
@@ -38,7 +38,7 @@ class Loader {
       job.epochs.emplace(number, std::move(trace));
     }
     if (job.epochs.empty()) return wrong(paths_.front(), "no worker has recorded anything");
-    job.story = tell_story(launcher_, job.epochs);
+    job.history = history_of(launcher_, job.epochs);
     return job;
   }
 
@@ -141,7 +141,7 @@ Status Loader::take(std::size_t index, const RawEvent& raw, bool names_only) {
       RONDE_RETURN_IF_ERROR(begin_recording(index, std::move(*info)));
     }
   }
-  event.time_ns = clock_->time_of(index, event.time_ns);
+  event.at_ns = clock_->time_of(index, event.at_ns);
   if (event.pid == kJobRow) {
     launcher_.take(event);
     return {};

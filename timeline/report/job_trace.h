@@ -112,8 +112,8 @@ struct RankTrace {
   std::vector<NamedSpan> pauses;          ///< Nothing was recorded.
   std::vector<NamedSpan> outages;         ///< Of a connection with another host: "OUTAGE rank 1".
   std::vector<StepMark> steps;
-  std::vector<StepMark> commits;    ///< Steps that an elastic job has committed.
-  std::vector<NamedSpan> passages;  ///< To this epoch, with their parts.
+  std::vector<StepMark> commits;       ///< Steps that an elastic job has committed.
+  std::vector<NamedSpan> transitions;  ///< To this epoch, with their parts.
   double memory_gbps = 0;  ///< Speed of one thread's copy at the end of the recording; 0: unknown.
   CodingCost coding;       ///< Measured at the end of the recording.
   std::vector<CoreWaitSample> core_waits;  ///< Empty if the kernel does not report it.
@@ -137,7 +137,8 @@ struct JobTrace {
   Names names;
   std::vector<Path> paths;
   std::map<std::uint32_t, TensorCost> tensors;
-  std::map<std::uint32_t, TensorCost> start_up_tensors;  ///< Their part before a rank's first step.
+  /// The part of these sums before a rank's first step.
+  std::map<std::uint32_t, TensorCost> start_up_tensors;
   std::vector<std::string> notes;  ///< Remarks about the traces for readers of the report.
   std::uint64_t events = 0;
   bool running = false;  ///< The job still runs, so unfinished operations are pending.

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include "timeline/report/assets.h"
 #include "timeline/report/reports.h"
 #include "timeline/report/spans.h"
 #include "timeline/report/statistics.h"
@@ -13,6 +12,10 @@
 #include "timeline/report/what_if.h"
 
 namespace ronde::report {
+
+// Files beside this one, which the build turns into text.
+extern const std::string_view kPageHtml, kPageCss, kPageJs, kZoomJs;
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -86,7 +89,7 @@ Json in_us(const std::vector<double>& ns) {
   return list;
 }
 
-/// Empty if nothing was marked; the last row is what is in no span.
+/// Empty if nothing was marked. The last row is the time in no span.
 Json spans_of(const JobTrace& job, const Analysis& analysis) {
   Json list = Json::array();
   const std::vector<SpanTime> spans = span_times(job, analysis);
@@ -255,18 +258,18 @@ Json pictures_of(const JobTrace& job, const Analysis& analysis) {
   return list;
 }
 
-/// Rows: number, start, length, ranks, cause, kind of the passage, its length, lost work, steps.
-Json epochs_of(std::span<const EpochStory> story) {
+/// Rows: number, start, length, ranks, cause, kind of the transition, its length, lost work, steps.
+Json epochs_of(std::span<const Epoch> history) {
   Json list = Json::array();
-  for (std::size_t i = 0; i < story.size(); ++i) {
-    const EpochStory& epoch = story[i];
-    const Passage passage = epoch.passage.value_or(Passage());
-    const char* const kind = !epoch.passage ? "" : passage.failed ? "recovery" : "change";
-    list.push_back({epoch.number, us(epoch.begin_ns - story.front().begin_ns),
+  for (std::size_t i = 0; i < history.size(); ++i) {
+    const Epoch& epoch = history[i];
+    const Transition transition = epoch.transition.value_or(Transition());
+    const char* const kind = !epoch.transition ? "" : transition.failed ? "recovery" : "change";
+    list.push_back({epoch.number, us(epoch.begin_ns - history.front().begin_ns),
                     us(epoch.duration_ns()), epoch.workers.size(),
-                    cause_of(epoch, i > 0 ? &story[i - 1] : nullptr), kind,
-                    us(passage.duration_ns()), us(std::max<std::int64_t>(0, passage.lost_ns)),
-                    passage.lost_steps});
+                    cause_of(epoch, i > 0 ? &history[i - 1] : nullptr), kind,
+                    us(transition.duration_ns()), us(std::max<std::int64_t>(0, transition.lost_ns)),
+                    transition.lost_steps});
   }
   return list;
 }
@@ -284,7 +287,7 @@ Json data_of(const PageParts& parts) {
           {"stepCount", analysis.steps.size()},
           {"notes", job.notes},
           {"findings", json_of(parts.findings)},
-          {"epochs", epochs_of(parts.story)},
+          {"epochs", epochs_of(parts.history)},
           {"phases", phases},
           {"all",
            {{"step", means.step_ns / 1000},

@@ -30,17 +30,17 @@ void RankLoader::name_track(const TraceEvent& event) {
   if (event.given_name == kMarksTrack) track.kind = TrackKind::kMarks;
   if (event.given_name == kPassesTrack) track.kind = TrackKind::kPasses;
   if (event.given_name == kWaitTrack) track.kind = TrackKind::kWaits;
-  if (event.given_name == kRecoveryTrack) track.kind = TrackKind::kPassages;
+  if (event.given_name == kRecoveryTrack) track.kind = TrackKind::kTransitions;
   if (event.given_name == kConnectionsTrack) track.kind = TrackKind::kOutages;
 }
 
 void RankLoader::take_counter(const TraceEvent& event) {
   if (event.name == kCoreWaitCounter) {
-    rank_.core_waits.push_back({event.time_ns, std::llround(event.value * 1e6)});
+    rank_.core_waits.push_back({event.at_ns, std::llround(event.value * 1e6)});
     return;
   }
   if (event.name == kCpuCounter) {
-    rank_.cpu.push_back({event.time_ns, std::llround(event.value * 1e6)});
+    rank_.cpu.push_back({event.at_ns, std::llround(event.value * 1e6)});
     return;
   }
   if (event.name == kMemoryCopyCounter) {
@@ -52,7 +52,7 @@ void RankLoader::take_counter(const TraceEvent& event) {
   const bool commits = event.name == kCommitCounter;
   if ((event.name != kStepCounter && !commits) || event.value < 1) return;
   (commits ? rank_.commits : rank_.steps)
-      .push_back({static_cast<std::uint64_t>(event.value), event.time_ns});
+      .push_back({static_cast<std::uint64_t>(event.value), event.at_ns});
 }
 
 void RankLoader::take(const TraceEvent& event) {
@@ -60,14 +60,14 @@ void RankLoader::take(const TraceEvent& event) {
     if (event.name == "thread_name") name_track(event);
     return;
   }
-  if (rank_.last_ns == 0) rank_.first_ns = event.time_ns;
-  rank_.last_ns = std::max(rank_.last_ns, event.time_ns);
+  if (rank_.last_ns == 0) rank_.first_ns = event.at_ns;
+  rank_.last_ns = std::max(rank_.last_ns, event.at_ns);
   if (event.phase == 'C') return take_counter(event);
   if (event.phase == 'i' && event.name == kEpochEndMark) end_epoch();
-  if (event.phase == 'i' && event.name == kPauseMark) begin_pause(event.time_ns);
+  if (event.phase == 'i' && event.name == kPauseMark) begin_pause(event.at_ns);
   if (event.phase == 'i' && event.name == kResumeMark) {
     forget_open();  // late events of threads that had not seen the pause
-    end_pause(event.time_ns);
+    end_pause(event.at_ns);
   }
   rank_.lost_events = std::max(rank_.lost_events, event.lost);
   if (event.phase != 'B' && event.phase != 'E') return;
@@ -79,19 +79,19 @@ void RankLoader::take(const TraceEvent& event) {
 void RankLoader::take_span(Track& track, const TraceEvent& event) {
   if (event.phase == 'B') {
     track.open.push_back({.name = job_.names.number_of(event.name),
-                          .start_ns = event.time_ns,
+                          .start_ns = event.at_ns,
                           .is_pass = track.kind == TrackKind::kPasses});
     return;
   }
   if (track.open.empty()) return;
   NamedSpan span = track.open.back();
   track.open.pop_back();
-  span.end_ns = event.time_ns;
+  span.end_ns = event.at_ns;
   spans_of(track.kind).push_back(span);
 }
 
 std::vector<NamedSpan>& RankLoader::spans_of(TrackKind kind) {
-  if (kind == TrackKind::kPassages) return rank_.passages;
+  if (kind == TrackKind::kTransitions) return rank_.transitions;
   if (kind == TrackKind::kOutages) return rank_.outages;
   return kind == TrackKind::kWaits ? rank_.waits : rank_.marks;
 }
@@ -101,7 +101,7 @@ void RankLoader::take_tensor(Track& track, const TraceEvent& event) {
     return track.running != 0 ? end_run(track, event) : end_negotiation(track, event);
   }
   if (!event.submits()) return begin_run(track, event);
-  track.submit_ns = event.time_ns;
+  track.submit_ns = event.at_ns;
   track.agreed_ns = 0;
   track.bytes = event.bytes;
   track.barrier = event.collective == Collective::kBarrier;
@@ -115,13 +115,13 @@ std::uint64_t RankLoader::own_key(const Track& track) const {
 
 void RankLoader::end_negotiation(Track& track, const TraceEvent& event) {
   if (track.submit_ns == 0) return;
-  track.agreed_ns = event.time_ns;
+  track.agreed_ns = event.at_ns;
   if (!track.barrier) return;
   OperationSpan span;
   ++track.runs;
   span.bundle = own_key(track);
   span.first_submit_ns = span.last_submit_ns = track.submit_ns;
-  span.agreed_ns = span.start_ns = span.end_ns = event.time_ns;
+  span.agreed_ns = span.start_ns = span.end_ns = event.at_ns;
   span.name = track.name;
   const CollectiveTraits& barrier = traits_of(Collective::kBarrier);
   span.path = job_.number_of({.collective = barrier.value, .event = std::string(barrier.event())});
@@ -132,18 +132,18 @@ void RankLoader::begin_run(Track& track, const TraceEvent& event) {
   if (track.open_runs++ == 0) {
     ++track.runs;
     track.running = event.bundle != 0 ? event.bundle : own_key(track);
-    track.run_start_ns = event.time_ns;
+    track.run_start_ns = event.at_ns;
   }
   OpenBundle& open = bundles_[track.running];
   OperationSpan& span = open.span;
-  const std::int64_t submit = track.submit_ns != 0 ? track.submit_ns : event.time_ns;
-  const std::int64_t agreed = track.agreed_ns != 0 ? track.agreed_ns : event.time_ns;
+  const std::int64_t submit = track.submit_ns != 0 ? track.submit_ns : event.at_ns;
+  const std::int64_t agreed = track.agreed_ns != 0 ? track.agreed_ns : event.at_ns;
   if (open.begun++ == 0) {
     span = {.bundle = track.running,
             .first_submit_ns = submit,
             .last_submit_ns = submit,
             .agreed_ns = agreed,
-            .start_ns = event.time_ns,
+            .start_ns = event.at_ns,
             .bytes = event.bytes,
             .tensors = static_cast<std::uint32_t>(event.tensors),
             .name = track.name,
@@ -172,12 +172,12 @@ void RankLoader::add_cost(Track& track, std::int64_t end_ns) {
 void RankLoader::end_run(Track& track, const TraceEvent& event) {
   const auto found = bundles_.find(track.running);
   if (--track.open_runs == 0) {
-    add_cost(track, event.time_ns);
+    add_cost(track, event.at_ns);
     track.running = 0;
   }
   if (found == bundles_.end()) return;
   OperationSpan& span = found->second.span;
-  if (span.end_ns == 0) span.end_ns = event.time_ns;
+  if (span.end_ns == 0) span.end_ns = event.at_ns;
   span.pack_ns = std::max(span.pack_ns, event.pack_ns);
   span.compressed |= event.compression.wire_bytes > 0;
   if (--found->second.begun > 0) return;

@@ -22,7 +22,7 @@ class RankLoader {
   void finish();
 
  private:
-  enum class TrackKind { kTensor, kMarks, kPasses, kWaits, kPassages, kOutages, kOther };
+  enum class TrackKind { kTensor, kMarks, kPasses, kWaits, kTransitions, kOutages, kOther };
 
   struct Track {
     TrackKind kind = TrackKind::kTensor;

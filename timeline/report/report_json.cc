@@ -1,9 +1,8 @@
-#include "timeline/report/report_json.h"
-
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "timeline/report/reports.h"
 #include "timeline/report/spans.h"
 #include "timeline/report/summary.h"
 #include "timeline/report/what_if.h"
@@ -179,7 +178,7 @@ std::string diff_json(const Diff& diff) {
                  {"step", json_of(diff.step, diff.step.before_ns)},
                  {"parts", parts},
                  {"tensors", tensors},
-                 {"culprit", diff.culprit},
+                 {"cause", diff.cause},
                  {"notes", diff.notes}});
 }
 

@@ -1,11 +1,13 @@
-// The report of a job as text, and as one HTML page that needs no network.
+// The report of a job as text, as JSON, and as one HTML page that needs no network.
 #pragma once
 
 #include <span>
 #include <string>
 #include <vector>
 
-#include "timeline/report/job_story.h"
+#include "timeline/report/diff.h"
+#include "timeline/report/faults.h"
+#include "timeline/report/job_history.h"
 #include "timeline/report/verdict.h"
 
 namespace ronde::report {
@@ -14,7 +16,7 @@ namespace ronde::report {
 std::string text_report(const JobTrace& job, const Analysis& analysis,
                         const std::vector<Finding>& findings);
 
-/// The same for a running job, short enough for a terminal: verdict, time per step, rates.
+/// A report on a running job, short enough for a terminal: verdict, time per step, rates.
 std::string live_report(const JobTrace& job, const Analysis& analysis,
                         const std::vector<Finding>& findings);
 
@@ -23,8 +25,8 @@ struct PageParts {
   const JobTrace& job;
   const Analysis& analysis;
   const std::vector<Finding>& findings;
-  const std::string& text;                 ///< The text report, for readers without scripts.
-  std::span<const EpochStory> story = {};  ///< Of an elastic job.
+  const std::string& text;              ///< The text report, for readers without scripts.
+  std::span<const Epoch> history = {};  ///< Of an elastic job.
 };
 
 /// The page.
@@ -32,5 +34,15 @@ std::string html_page(const PageParts& parts);
 
 /// A page of `text` only, for a report without traces.
 std::string text_page(const std::string& title, const std::string& text);
+
+/// The report of a job's traces. Times are milliseconds.
+std::string report_json(const JobTrace& job, const Analysis& analysis,
+                        const std::vector<Finding>& findings);
+
+/// The report of a failed job without traces.
+std::string fault_json(const JobDumps& dumps, const std::vector<Finding>& findings);
+
+/// The comparison of two runs. Times are milliseconds.
+std::string diff_json(const Diff& diff);
 
 }  // namespace ronde::report

@@ -26,7 +26,7 @@ std::vector<SpanTime> span_times(const JobTrace& job, const Analysis& analysis);
 std::vector<double> unmarked_ns(const Analysis& analysis, const std::vector<SpanTime>& spans);
 
 /// The finding on the user's span that takes much of each step on all ranks; if there is none, on
-/// what is in no span. None without spans, or if that takes little.
+/// the time in no span. None without spans, or if that takes little.
 std::optional<Finding> find_long_span(const JobTrace& job, const Analysis& analysis);
 
 }  // namespace ronde::report

@@ -1,5 +1,3 @@
-#include "timeline/report/steps.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "core/ports/event_sink.h"
+#include "timeline/report/analysis.h"
 
 namespace ronde::report {
 namespace {

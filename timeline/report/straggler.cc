@@ -101,8 +101,8 @@ Stretch stretch_of(const Analysis& analysis, std::size_t index, std::string text
   return stretch;
 }
 
-constexpr double kUsersWords = 1.25;
-constexpr double kBindingsWords = 1.1;
+constexpr double kUsersWeight = 1.25;
+constexpr double kBindingsWeight = 1.1;
 
 void add_marked(const JobTrace& job, const Analysis& analysis, std::size_t index,
                 std::vector<Stretch>& stretches) {
@@ -113,7 +113,7 @@ void add_marked(const JobTrace& job, const Analysis& analysis, std::size_t index
     stretches.push_back({.text = fmt::format("its \"{}\"", span.name),
                          .own_ns = span.whole_ns[index],
                          .others_ns = median(std::move(others)),
-                         .weight = span.is_pass ? kBindingsWords : kUsersWords});
+                         .weight = span.is_pass ? kBindingsWeight : kUsersWeight});
   }
 }
 

@@ -24,24 +24,23 @@ std::string three_digits(double value) {
   return fmt::format("{:.{}f}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
 }
 
-/// The nominal speed of the slowest network card; nothing on one host.
-std::string card_note(const JobTrace& job) {
+/// The nominal speed of the slowest network interface; nothing on one host.
+std::string interface_note(const JobTrace& job) {
   const RecordingInfo* slowest = nullptr;
   for (const RankTrace& rank : job.ranks) {
     const RecordingInfo& info = rank.info;
-    if (info.network_card.empty()) continue;
+    if (info.network_interface.empty()) continue;
     if (slowest == nullptr || info.network_megabits < slowest->network_megabits) slowest = &info;
   }
   if (slowest == nullptr) return {};
   if (slowest->network_megabits == 0) {
     return fmt::format(" Between hosts data goes by {} of {}, which does not tell its speed.",
-                       slowest->network_card, slowest->host);
+                       slowest->network_interface, slowest->host);
   }
   return fmt::format(
-      " Between hosts data goes by network cards, the slowest of which, {} of {}, claims {} "
-      "Mbit/s: "
-      "{:.2f} GB/s for all ranks of a host together.",
-      slowest->network_card, slowest->host, slowest->network_megabits,
+      " Between hosts data goes by network interfaces, the slowest of which, {} of {}, claims "
+      "{} Mbit/s: {:.2f} GB/s for all ranks of a host together.",
+      slowest->network_interface, slowest->host, slowest->network_megabits,
       slowest->network_megabits / 8e3);
 }
 
@@ -109,7 +108,7 @@ std::string bandwidth_note(const JobTrace& job) {
         "host no path is much faster.",
         gbps);
   }
-  return note + card_note(job);
+  return note + interface_note(job);
 }
 
 std::string human_time(double ns) {

@@ -2,11 +2,27 @@
 // reads the segments in place. n is the number of ranks, S the bytes of the whole tensor.
 #pragma once
 
+#include <cstddef>
+
 #include "backends/shm/collectives/stream.h"
 #include "core/base/status.h"
 #include "core/ports/backend.h"
 
 namespace ronde::shm {
+
+/// The memory behind an address of a segment.
+enum class Extent {
+  kNone,   ///< Nothing: the address is ignored.
+  kChunk,  ///< This rank's chunk.
+  kWhole,  ///< The whole tensor, chunk after chunk.
+};
+
+/// Fills scratch.chunks: for each rank the pieces of its chunk. The addresses are those of this
+/// rank (`me`), null if it has none. Starts scratch.cursors on them.
+void split(const Work& work, int me, Extent in, Extent out, Scratch& scratch);
+
+/// Bytes of the longest chunk, all segments together.
+std::size_t longest_chunk(const Scratch& scratch) noexcept;
 
 /// Allreduce and reduce. Every element is reduced by one call over the ranks in ascending order, so
 /// all ranks hold the same bits on either path:

@@ -7,7 +7,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "backends/shm/sync/wait.h"
+#include "backends/shm/memory/wait.h"
 
 namespace ronde::shm {
 namespace {

@@ -59,7 +59,7 @@ class Copier {
   /// Next `bytes` of the inputs to `slot`; zeros where there is no input.
   void copy_in(Cursor& from, std::size_t bytes, std::byte* slot) const;
 
-  /// As copy_in, and each piece to its own output as well where it has another.
+  /// As copy_in; also copies each piece to its output, where that is another address.
   void copy_through(Cursor& from, std::size_t bytes, std::byte* slot) const;
 
   /// `bytes` at `slot` to the next outputs, where there are any.

@@ -27,11 +27,11 @@ struct Reach {
   [[nodiscard]] bool any() const noexcept { return by_kernel || !arenas.empty(); }
 };
 
-/// Where one rank's segments are, as this rank can use them.
+/// The addresses of one rank's segments, as this rank can use them.
 struct Place {
   std::vector<Segment> segments;
-  bool in_mapped = false;   ///< Inputs may be dereferenced here,
-  bool out_mapped = false;  ///< and outputs; otherwise they are the peer's own addresses.
+  bool in_mapped = false;   ///< The inputs' addresses are valid here, else at the peer.
+  bool out_mapped = false;  ///< The outputs' addresses are.
   bool by_kernel = false;   ///< The kernel reads and writes all of them.
   bool in_place = true;     ///< Each output is where its input is.
 
@@ -42,12 +42,12 @@ struct Place {
 class Places {
  public:
   /// Announces this rank's `segments` to all ranks and receives theirs. Null addresses are allowed:
-  /// they are not read. One step. Errors: the abort's status. `by_kernel`, the same on all ranks:
-  /// whether to use the kernel where arenas are not enough.
+  /// they are not read. One step. Errors: the abort's status. `by_kernel`: use the kernel where
+  /// arenas are not enough; the same on all ranks.
   static Result<Places> exchange(const Context& with, std::span<const Segment> segments,
                                  bool by_kernel);
 
-  /// Whether every rank can reach the inputs and outputs of all.
+  /// True if every rank can reach the inputs and outputs of all.
   [[nodiscard]] bool usable() const noexcept;
   [[nodiscard]] const Place& of(std::size_t rank) const noexcept { return places_[rank]; }
 

@@ -6,7 +6,7 @@
 #include "backends/shm/collectives/direct.h"
 #include "backends/shm/collectives/own_chunk.h"
 #include "backends/shm/memory/layout.h"
-#include "backends/shm/sync/write_permission.h"
+#include "backends/shm/memory/write_permission.h"
 
 namespace ronde::shm {
 namespace {

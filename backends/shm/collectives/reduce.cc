@@ -2,7 +2,6 @@
 #include <cstring>
 #include <span>
 
-#include "backends/shm/collectives/chunks.h"
 #include "backends/shm/collectives/collectives.h"
 #include "backends/shm/collectives/combiner.h"
 #include "backends/shm/collectives/direct.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "backends/shm/collectives/cursor.h"
-#include "backends/shm/memory/costs.h"
-#include "backends/shm/sync/steps.h"
+#include "backends/shm/memory/memory.h"
+#include "backends/shm/memory/steps.h"
 #include "core/ports/backend.h"
 #include "core/ports/phases.h"
 #include "core/ports/reduce_kernels.h"
@@ -54,7 +54,7 @@ inline PhaseObserver* observer_of_large(const Context& with) noexcept {
 inline constexpr int kEverybody = -1;
 inline constexpr int kNobody = -2;
 
-/// Whether the outputs of a tensor of `bytes` are written past the caches.
+/// True if the outputs of a tensor of `bytes` are written past the caches.
 inline bool streams(const Context& with, std::size_t bytes) noexcept {
   return outgrows_caches(with.steps.ranks(), bytes);
 }
@@ -108,7 +108,7 @@ Status stream(const Context& with, PhaseSteps& told, std::size_t count, int sour
   return {};
 }
 
-/// Likewise, if writing only stages.
+/// The same for a `write` that only stages: reports its phases too.
 template <typename Write, typename Read>
 Status stream(const Context& with, std::size_t count, int sources, Write write, Read read) {
   PhaseSteps told(with.phases, "chunk", count, kStretchBytes);

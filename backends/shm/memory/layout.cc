@@ -28,8 +28,9 @@ Layout::Layout(int ranks) noexcept
       slot_stride_(slot_bytes_ + 5 * kLine),
       ring_bytes_(
           std::clamp(std::bit_floor(kRingBudget / (ranks_ * ranks_)), kSmallestRing, kLargestRing)),
-      bells_(sizeof(Header) + ranks_ * sizeof(Flag)),
-      ring_controls_(bells_ + ranks_ * sizeof(Bell)),
+      departures_(sizeof(Header) + ranks_ * sizeof(Flag)),
+      wakeups_(departures_ + ranks_ * sizeof(Departure)),
+      ring_controls_(wakeups_ + ranks_ * sizeof(Wakeup)),
       slots_(page_up(ring_controls_ + ranks_ * ranks_ * sizeof(RingControl))),
       rings_(page_up(slots_ + ranks_ * kSlots * slot_stride_)),
       total_(page_up(rings_ + ranks_ * (ranks_ - 1) * ring_bytes_)) {}
@@ -52,8 +53,12 @@ Flag& Layout::flag(std::byte* base, int rank) const noexcept {
   return at<Flag>(base, sizeof(Header) + static_cast<std::size_t>(rank) * sizeof(Flag));
 }
 
-Bell& Layout::bell(std::byte* base, int rank) const noexcept {
-  return at<Bell>(base, bells_ + static_cast<std::size_t>(rank) * sizeof(Bell));
+Departure& Layout::departure(std::byte* base, int rank) const noexcept {
+  return at<Departure>(base, departures_ + static_cast<std::size_t>(rank) * sizeof(Departure));
+}
+
+Wakeup& Layout::wakeup(std::byte* base, int rank) const noexcept {
+  return at<Wakeup>(base, wakeups_ + static_cast<std::size_t>(rank) * sizeof(Wakeup));
 }
 
 RingControl& Layout::ring_control(std::byte* base, int from, int to) const noexcept {

@@ -12,7 +12,7 @@ namespace ronde::shm {
 /// Two cache lines: the adjacent-line prefetcher would couple neighbours otherwise.
 inline constexpr std::size_t kLine = 128;
 
-/// Of memory as it is mapped, in bytes.
+/// The unit of mapped memory, in bytes.
 inline constexpr std::size_t kPage = 4096;
 
 /// Steps whose data is kept at the same time; see steps.h.
@@ -36,9 +36,19 @@ struct alignas(kLine) Flag {
   std::atomic<std::uint32_t> revoked;                    ///< Its own must not be written any more.
 };
 
+/// Why a rank takes no step any more. Written by its rank before `gone`. Texts that are longer are
+/// cut, and the last byte is 0.
+struct alignas(kLine) Departure {
+  std::int32_t failed_rank;  ///< The rank that failed, or -1.
+  std::int32_t pid;
+  std::uint8_t code;  ///< A Code.
+  char host[127];
+  char message[888];
+};
+
 /// Wakes a rank that waits in its transport.
-struct alignas(kLine) Bell {
-  std::atomic<std::uint32_t> rings;
+struct alignas(kLine) Wakeup {
+  std::atomic<std::uint32_t> count;
   std::atomic<std::uint32_t> sleeping;
 };
 
@@ -73,7 +83,8 @@ class Layout {
 
   [[nodiscard]] Header& header(std::byte* base) const noexcept;
   [[nodiscard]] Flag& flag(std::byte* base, int rank) const noexcept;
-  [[nodiscard]] Bell& bell(std::byte* base, int rank) const noexcept;
+  [[nodiscard]] Departure& departure(std::byte* base, int rank) const noexcept;
+  [[nodiscard]] Wakeup& wakeup(std::byte* base, int rank) const noexcept;
   [[nodiscard]] RingControl& ring_control(std::byte* base, int from, int to) const noexcept;
   [[nodiscard]] std::byte* ring_data(std::byte* base, int from, int to) const noexcept;
   [[nodiscard]] std::byte* slot(std::byte* base, int rank, std::uint32_t step) const noexcept;
@@ -85,7 +96,8 @@ class Layout {
   std::size_t slot_bytes_;
   std::size_t slot_stride_;
   std::size_t ring_bytes_;
-  std::size_t bells_;
+  std::size_t departures_;
+  std::size_t wakeups_;
   std::size_t ring_controls_;
   std::size_t slots_;
   std::size_t rings_;

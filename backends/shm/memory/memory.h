@@ -1,4 +1,5 @@
-// The memory of shared-memory groups: reserved before use, and mapped in huge pages.
+// The memory of shared-memory groups: reserved before use, and mapped in huge pages; and the costs
+// of copies on this machine.
 #pragma once
 
 #include <sys/types.h>
@@ -32,5 +33,14 @@ Result<Mapping> map_memory(const FileDescriptor& memory, std::size_t bytes);
 /// misses in every process that maps it. If that is impossible (Linux before 6.1, no huge pages
 /// left), nothing changes. `data` is on a huge page's border.
 void use_huge_pages(std::byte* data, std::size_t bytes) noexcept;
+
+/// The time of a copy by process_vm_readv in the last-level cache, divided by memcpy's; infinite if
+/// the kernel refuses. Measured once for this process, in about half a millisecond. Threads: any.
+double kernel_copy_cost();
+
+/// True if tensors of `bytes` on each of so many ranks outgrow the last-level cache. Then writing
+/// outputs past the caches saves reading what is overwritten. Below, it takes two or three times as
+/// long as writing into the cache.
+bool outgrows_caches(int ranks, std::size_t bytes) noexcept;
 
 }  // namespace ronde::shm

@@ -11,19 +11,19 @@
 #include <span>
 #include <vector>
 
-#include "backends/shm/sync/wait.h"
+#include "backends/shm/memory/wait.h"
 #include "core/base/status.h"
 #include "core/ports/backend.h"
 
 namespace ronde::shm {
 
-/// Whether this process may read `bytes` at `from` in process `pid`: copies them.
+/// True if this process may read `bytes` at `from` in process `pid`: copies them.
 bool can_read(pid_t pid, const void* from, void* to, std::size_t bytes) noexcept;
 
-/// Whether it may write `bytes` to `to` there. One page at most.
+/// True if it may write `bytes` to `to` there. One page at most.
 bool can_write(pid_t pid, const void* from, void* to, std::size_t bytes) noexcept;
 
-/// Whether the kernel can copy from the first byte of every input and output: memory of devices
+/// True if the kernel can copy from the first byte of every input and output: memory of devices
 /// cannot be. Null addresses cannot either.
 bool is_reachable(std::span<const Segment> segments) noexcept;
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+
 namespace ronde::shm {
 namespace {
 
@@ -15,17 +18,43 @@ TransferId make_id(int peer, int direction, std::uint64_t n) {
 }
 
 /// Wakes a rank that sleeps in its transport.
-void ring_bell(Bell& bell) {
-  if (bell.sleeping.load(std::memory_order_seq_cst) == 0) return;
-  bell.rings.fetch_add(1, std::memory_order_seq_cst);
-  futex_wake_all(bell.rings);
+void wake(Wakeup& wakeup) {
+  if (wakeup.sleeping.load(std::memory_order_seq_cst) == 0) return;
+  wakeup.count.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake_all(wakeup.count);
 }
 
 }  // namespace
 
+std::size_t Ring::push(const std::byte* from, std::size_t bytes) noexcept {
+  const std::uint64_t written = control_->written.load(std::memory_order_relaxed);
+  const std::uint64_t read = control_->read.load(std::memory_order_acquire);
+  const std::size_t size = std::min(bytes, capacity_ - static_cast<std::size_t>(written - read));
+  if (size == 0) return 0;
+  const std::size_t at = static_cast<std::size_t>(written) & (capacity_ - 1);
+  const std::size_t first = std::min(size, capacity_ - at);
+  std::memcpy(data_ + at, from, first);
+  std::memcpy(data_, from + first, size - first);
+  control_->written.store(written + size, std::memory_order_seq_cst);
+  return size;
+}
+
+std::size_t Ring::pop(std::byte* to, std::size_t bytes) noexcept {
+  const std::uint64_t read = control_->read.load(std::memory_order_relaxed);
+  const std::uint64_t written = control_->written.load(std::memory_order_acquire);
+  const std::size_t size = std::min(bytes, static_cast<std::size_t>(written - read));
+  if (size == 0) return 0;
+  const std::size_t at = static_cast<std::size_t>(read) & (capacity_ - 1);
+  const std::size_t first = std::min(size, capacity_ - at);
+  std::memcpy(to, data_ + at, first);
+  std::memcpy(to + first, data_, size - first);
+  control_->read.store(read + size, std::memory_order_seq_cst);
+  return size;
+}
+
 ShmTransport::ShmTransport(const Layout& layout, std::byte* base, int ranks, int rank,
                            SpinLimit spin, const AbortToken* group_abort)
-    : rank_(rank), awaiter_(spin), group_abort_(group_abort), bell_(layout.bell(base, rank)) {
+    : rank_(rank), awaiter_(spin), group_abort_(group_abort), wakeup_(layout.wakeup(base, rank)) {
   const auto ring = [&](int from, int to) {
     if (from == to) return Ring(layout.ring_control(base, 0, 0), nullptr, 0);
     return Ring(layout.ring_control(base, from, to), layout.ring_data(base, from, to),
@@ -34,7 +63,7 @@ ShmTransport::ShmTransport(const Layout& layout, std::byte* base, int ranks, int
   for (int r = 0; r < ranks; ++r) {
     peers_.push_back({.to = ring(rank, r),
                       .from = ring(r, rank),
-                      .bell = &layout.bell(base, r),
+                      .wakeup = &layout.wakeup(base, r),
                       .sends = {},
                       .recvs = {}});
   }
@@ -81,10 +110,10 @@ Status ShmTransport::wait(TransferId id, const AbortToken& abort) {
 }
 
 void ShmTransport::sleep_unless_progress() {
-  bell_.sleeping.store(1, std::memory_order_seq_cst);
-  const std::uint32_t rings = bell_.rings.load(std::memory_order_seq_cst);
-  if (!progress()) futex_wait_for(bell_.rings, rings, kSleepSlice);
-  bell_.sleeping.store(0, std::memory_order_relaxed);
+  wakeup_.sleeping.store(1, std::memory_order_seq_cst);
+  const std::uint32_t count = wakeup_.count.load(std::memory_order_seq_cst);
+  if (!progress()) futex_wait_for(wakeup_.count, count, kSleepSlice);
+  wakeup_.sleeping.store(0, std::memory_order_relaxed);
 }
 
 bool ShmTransport::progress() {
@@ -106,7 +135,7 @@ bool ShmTransport::progress_sends(Peer& peer) {
     peer.sends.pop_front();
     ++peer.done[kSend];
   }
-  if (moved) ring_bell(*peer.bell);
+  if (moved) wake(*peer.wakeup);
   return moved;
 }
 
@@ -120,7 +149,7 @@ bool ShmTransport::progress_recvs(Peer& peer) {
     peer.recvs.pop_front();
     ++peer.done[kRecv];
   }
-  if (moved) ring_bell(*peer.bell);
+  if (moved) wake(*peer.wakeup);
   return moved;
 }
 

@@ -10,11 +10,28 @@
 #include <vector>
 
 #include "backends/shm/memory/layout.h"
-#include "backends/shm/sync/wait.h"
-#include "backends/shm/transport/ring.h"
+#include "backends/shm/memory/wait.h"
 #include "core/ports/transport.h"
 
 namespace ronde::shm {
+
+/// One end's view of a ring. Threads: one writer and one reader, each with its own view.
+class Ring {
+ public:
+  Ring(RingControl& control, std::byte* data, std::size_t capacity) noexcept
+      : control_(&control), data_(data), capacity_(capacity) {}
+
+  /// Writes as much of `bytes` as fits now; returns how much that was. Blocks: never.
+  std::size_t push(const std::byte* from, std::size_t bytes) noexcept;
+
+  /// Reads at most `bytes` of what is there; returns how much that was. Blocks: never.
+  std::size_t pop(std::byte* to, std::size_t bytes) noexcept;
+
+ private:
+  RingControl* control_;
+  std::byte* data_;
+  std::size_t capacity_;
+};
 
 /// The transport of one rank of a group. Each message is its length (8 bytes) and its bytes.
 class ShmTransport final : public Transport {
@@ -44,7 +61,7 @@ class ShmTransport final : public Transport {
   struct Peer {
     Ring to;
     Ring from;
-    Bell* bell;
+    Wakeup* wakeup;
     std::deque<Outgoing> sends;
     std::deque<Incoming> recvs;
     std::array<std::uint64_t, 2> posted{};  ///< Sends and receives so far.
@@ -63,7 +80,7 @@ class ShmTransport final : public Transport {
   const int rank_;
   Awaiter awaiter_;
   const AbortToken* const group_abort_;
-  Bell& bell_;
+  Wakeup& wakeup_;
   std::vector<Peer> peers_;  ///< By rank; this rank's own is never used.
   Status broken_;
 };

@@ -10,11 +10,9 @@
 #include <vector>
 
 #include "bindings/cli/bench/options.h"
-#include "bindings/cli/bench/peers.h"
 #include "bindings/cli/bench/worker.h"
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
-#include "bindings/cli/output_path.h"
 #include "core/base/collective.h"
 #include "core/base/dtype.h"
 

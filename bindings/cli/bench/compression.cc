@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "bindings/cli/bench/measure.h"
+#include "bindings/cli/bench/contender.h"
 #include "bindings/cli/bench/worker.h"
 
 namespace ronde::bench {

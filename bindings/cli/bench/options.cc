@@ -7,6 +7,7 @@
 #include <charconv>
 #include <initializer_list>
 
+#include "bindings/cli/command_line.h"
 #include "ops/compression/spec.h"
 
 namespace ronde::bench {

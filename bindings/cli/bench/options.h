@@ -9,8 +9,8 @@
 
 #include "core/base/collective.h"
 #include "core/base/dtype.h"
+#include "core/base/settings/config.h"
 #include "core/base/status.h"
-#include "core/base/tensor.h"
 
 namespace ronde::bench {
 
@@ -77,5 +77,15 @@ Result<Options> complete(Options options, const OptionTexts& texts);
 /// Shapes of a model's parameters in the order of its layers; empty for an unknown model.
 /// "resnet50": 161 tensors, 25,557,032 elements.
 std::vector<Shape> model_shapes(std::string_view model);
+
+/// A peer that cannot be measured here.
+struct MissingPeer {
+  std::string name;
+  std::string why;
+};
+
+/// The `peers` that cannot run on this host. Starts mpirun for a moment if "mpi" is one of them.
+/// Threads: only one may exist.
+std::vector<MissingPeer> missing_peers(const std::vector<std::string>& peers, const Config& config);
 
 }  // namespace ronde::bench

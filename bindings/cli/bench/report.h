@@ -35,9 +35,9 @@ struct Row {
   std::optional<CompressionRow> compression = {};
 };
 
-/// The row as one line of JSON with exactly the contract's columns, `op` where it is no sum, and
-/// where it was compressed wire_bytes, ratio, compress_us, wire_us, decompress_us, error_norm,
-/// of_dense; `correct` is always true, as a wrong result is an error and no row.
+/// The row as one line of JSON with the contract's columns, and `op` where it is no sum. A
+/// compressed one has wire_bytes, ratio, compress_us, wire_us, decompress_us, error_norm and
+/// of_dense besides. `correct` is always true, as a wrong result is an error and no row.
 std::string to_json(const Row& row);
 
 /// "1.5 K", "16 M", "123": bytes for people.

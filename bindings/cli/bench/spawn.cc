@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// From a rank's failure to the end of those that have not noticed.
+// Time from a rank's failure until ranks that have not noticed are killed.
 constexpr milliseconds kGrace{2'000};
 
 /// Processes that die with this one.

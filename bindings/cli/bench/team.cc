@@ -40,7 +40,7 @@ Status Team::all(bool good, const std::string& what) {
 }
 
 Result<std::vector<std::string>> TeamExchange::allgather(std::string_view mine) {
-  // Sums of values that one rank alone has: few bytes, and no second kind of collective to trust.
+  // Maxima of values that all other ranks have as zeros: so the bench relies on one collective.
   const auto size = static_cast<std::size_t>(team_.size());
   const auto me = static_cast<std::size_t>(team_.rank());
   std::vector<double> lengths(size, 0);

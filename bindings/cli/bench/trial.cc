@@ -25,10 +25,13 @@ void encode(DType dtype, int value, std::byte* to) {
     case DType::kInt8:
       return store(to, static_cast<std::uint8_t>(value));
     case DType::kInt16:
+    case DType::kUint16:
       return store(to, static_cast<std::int16_t>(value));
     case DType::kInt32:
+    case DType::kUint32:
       return store(to, static_cast<std::int32_t>(value));
     case DType::kInt64:
+    case DType::kUint64:
       return store(to, static_cast<std::int64_t>(value));
     case DType::kFloat16:
       return store(to, float_to_float16(static_cast<float>(value)));

@@ -11,7 +11,6 @@
 
 #include "core/base/collective.h"
 #include "core/base/dtype.h"
-#include "core/base/tensor.h"
 #include "core/ports/backend.h"
 #include "core/ports/executor.h"
 

@@ -8,11 +8,10 @@
 #include <utility>
 
 #include "bindings/cli/bench/contender.h"
-#include "bindings/cli/bench/measure.h"
 #include "bindings/cli/bench/report.h"
 #include "bindings/cli/bench/worker.h"
 #include "bindings/runtime/groups/group_factory.h"
-#include "bindings/runtime/tuning.h"
+#include "bindings/runtime/groups/tuning.h"
 
 namespace ronde::bench {
 namespace {
@@ -27,7 +26,7 @@ std::vector<std::string_view> candidates(Collective kind) {
   return names;
 }
 
-/// Has a choice of algorithms, by bytes that all ranks know.
+/// True if the collective has several algorithms, chosen by bytes that all ranks know.
 bool is_tuned(Collective kind) {
   return candidates(kind).size() > 1 && !traits_of(kind).has_splits();
 }

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "bindings/cli/bench/contender.h"
-#include "bindings/cli/bench/measure.h"
 #include "bindings/cli/bench/options.h"
 #include "bindings/cli/bench/report.h"
 #include "bindings/cli/bench/team.h"
@@ -162,7 +161,7 @@ std::vector<std::size_t> gradient_bytes(const Options& options) {
   return sizes;
 }
 
-/// Makes the second half of a contender's check: its own trials, not the shared ones.
+/// Measures a model's gradients, submitted together, against one buffer of as many bytes.
 Status replay(Session& session) {
   Team& team = *session.team;
   const std::vector<std::size_t> sizes = gradient_bytes(session.options);

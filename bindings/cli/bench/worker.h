@@ -10,7 +10,7 @@
 #include "bindings/cli/bench/options.h"
 #include "bindings/cli/bench/report.h"
 #include "bindings/cli/bench/team.h"
-#include "core/base/config.h"
+#include "core/base/settings/config.h"
 #include "ops/selection/selector.h"
 
 namespace ronde::bench {

@@ -31,7 +31,7 @@
 namespace ronde {
 namespace {
 
-/// In which workers of an elastic job may save their state when the launcher is gone.
+/// Time for workers of an elastic job to save their state when the launcher is gone.
 constexpr std::chrono::seconds kSavingTime{5};
 
 /// The address of the first of the chosen interfaces. A loopback one is of no use to another host.
@@ -82,7 +82,7 @@ ProbedMessage answer(const ProbeMessage& probe, const std::string& own) {
   return {{}, *address, *rendezvous, *master};
 }
 
-/// As answer(), but nothing of ports.
+/// The address of answer(), without ports.
 std::string address_for(const ListenMessage& question, const std::string& own) {
   return answer({question.interface, question.towards}, own).address;
 }
@@ -173,7 +173,7 @@ void Agent::read_input() {
   std::string bytes;
   if (read_some(STDIN_FILENO, bytes) == ReadState::kEnd) cut_off_ = true;
   input_.feed(bytes);
-  heartbeat_.on_heard(now());
+  heartbeat_.on_received(now());
   while (!cut_off_) {
     const auto frame = input_.next();
     if (!frame.ok()) cut_off_ = true;
@@ -255,8 +255,8 @@ void Agent::let_workers_save() {
   }
 }
 
-/// Kills and reaps whatever still descends from this process, up to two seconds (a process in the
-/// kernel's hands may take its time; its parent's death has sent it the signal anyway).
+/// Kills and reaps all descendants of this process, for at most two seconds. One that is inside the
+/// kernel ends later, by the signal of its parent's death.
 void Agent::end_everything() {
   ranks_.clear();
   for (int attempt = 0; attempt < 400; ++attempt) {

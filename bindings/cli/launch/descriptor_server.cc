@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "bindings/cli/launch/job.h"
-#include "bindings/descriptors/file_message.h"
 #include "core/base/os/endpoint.h"
+#include "core/base/os/file_descriptor.h"
 
 namespace ronde {
 namespace {

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -25,8 +26,8 @@ bool is_consequence(const RankEnd& end) { return end.error && end.error->error.c
 constexpr int kNoCause = 1;  // weight() of ranks that fail because others have, or are asked to end
 constexpr int kKilled = 4;
 
-/// How likely the rank is the cause: as is_likelier_cause(), and below it those that tell of
-/// another rank, and those that were asked to end.
+/// How likely the rank is the cause, in the order of is_likelier_cause(). Ranks that report another
+/// rank, or were asked to end, are least likely.
 int weight(const RankEnd& end) {
   if (end.asked && !(end.error && !is_consequence(end))) return -1;
   if (is_consequence(end)) return 0;
@@ -64,13 +65,13 @@ std::string first_sentence(const RankEnd& end) {
   return fmt::format("rank {} failed first: {}", end.rank, text);
 }
 
-/// The same where no rank failed by itself: what the first one reports of another. `culprit`: how
-/// that one ended; null: unknown.
-std::string report_sentence(const RankEnd& reporter, const RankEnd* culprit) {
+/// The first sentence where no rank failed by itself: the first one reports another. `reported`:
+/// how that one ended; null: unknown.
+std::string report_sentence(const RankEnd& reporter, const RankEnd* reported) {
   const std::string text = cut(reporter.error->error.sentence());
-  if (culprit == nullptr) return fmt::format("rank {} reports: {}", reporter.rank, text);
+  if (reported == nullptr) return fmt::format("rank {} reports: {}", reporter.rank, text);
   const bool left = text.find(" has left the job") != std::string::npos;
-  return fmt::format("rank {} {} first, as rank {} reports: {}", culprit->rank,
+  return fmt::format("rank {} {} first, as rank {} reports: {}", reported->rank,
                      left ? "left" : "failed", reporter.rank, text);
 }
 
@@ -134,7 +135,7 @@ std::vector<std::string> FailureReport::add(RankEnd end) {
   return added.error->shorter;
 }
 
-const RankEnd* FailureReport::culprit(const RankEnd& reporter) const {
+const RankEnd* FailureReport::reported_rank(const RankEnd& reporter) const {
   const auto found = ends_.find(reporter.error->error.of_rank);
   const bool known = found != ends_.end() && !is_consequence(found->second);
   return known ? &found->second : nullptr;
@@ -227,7 +228,7 @@ std::vector<std::string> FailureReport::summary() const {
   const RankEnd* const cause = first();
   if (cause == nullptr) return {};
   const bool reports = is_consequence(*cause);
-  const RankEnd* const found = reports ? culprit(*cause) : cause;
+  const RankEnd* const found = reports ? reported_rank(*cause) : cause;
   const RankEnd* const subject = found == nullptr ? cause : found;
   const std::string rest = others(subject);
   std::vector<std::string> sentences{
@@ -239,6 +240,16 @@ std::vector<std::string> FailureReport::summary() const {
     sentences.emplace_back(advice);
   }
   return sentences;
+}
+
+std::string JoinWatch::complaint(const std::vector<std::string>& command) const {
+  const auto script =
+      std::ranges::find_if(command, [](const std::string& word) { return word.ends_with(".py"); });
+  if (joined_ || ended_ < 2 || script == command.end()) return {};
+  return fmt::format(
+      "no rank has joined the job: {} processes ran {}, each for itself; the script must call "
+      "ronde.init(), or hvd.init(), unless its processes meet in another way",
+      ended_, std::filesystem::path(*script).filename().string());
 }
 
 }  // namespace ronde

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/cli/launch/messages.h"
 #include "bindings/cli/launch/traceback.h"
 #include "core/base/clock.h"
 
@@ -41,8 +42,8 @@ class FailureReport {
   void add(Mishap mishap) { mishaps_.push_back(std::move(mishap)); }
   /// Notes the end. Returns the lines about it that are to be printed as this rank's now.
   std::vector<std::string> add(RankEnd end);
-  /// The rank that is the likeliest cause; one that only tells of another if no rank failed by
-  /// itself. Null if all have ended well.
+  /// The rank that is the likeliest cause; if no rank failed by itself, one that only reports
+  /// another. Null if all have ended well.
   [[nodiscard]] const RankEnd* first() const;
   /// The failure that is a likelier cause than the end of any rank; null if there is none.
   [[nodiscard]] const Mishap* first_mishap() const;
@@ -50,7 +51,7 @@ class FailureReport {
   std::vector<std::string> missing_traceback();
   /// Sentences that end the job's output. Empty if nothing has failed, or no rank has ended.
   [[nodiscard]] std::vector<std::string> summary() const;
-  /// The same of a job that was asked to end: how the ranks ended, in one sentence.
+  /// How the ranks of a job ended that was asked to end, in one sentence.
   [[nodiscard]] std::string ends() const { return others(nullptr); }
   /// True if add() left out lines.
   [[nodiscard]] bool left_out() const noexcept { return left_out_; }
@@ -61,8 +62,8 @@ class FailureReport {
   [[nodiscard]] std::string others(const RankEnd* cause) const;
   /// True if a traceback with this rank's error is on the terminal.
   [[nodiscard]] bool is_shown(const RankEnd& end) const;
-  /// The rank of which that one's error tells; null if its end is unknown, or tells of another.
-  [[nodiscard]] const RankEnd* culprit(const RankEnd& reporter) const;
+  /// The rank that the reporter's error names; null if its end is unknown, or names another.
+  [[nodiscard]] const RankEnd* reported_rank(const RankEnd& reporter) const;
 
   std::map<int, RankEnd> ends_;
   std::vector<Mishap> mishaps_;  // by time
@@ -74,5 +75,21 @@ std::string one_line(const ErrorOutput& error);
 
 /// "0-3 and 7", "ranks" or "rank" before it.
 std::string rank_list(const std::vector<int>& ranks);
+
+/// Counts the joins that agents report. Threads: one.
+class JoinWatch {
+ public:
+  void on_exited(const RankMessage& rank) {
+    ++ended_;
+    joined_ = joined_ || rank.joined;
+  }
+  /// The sentence for a job of this command that has ended well. Empty if a rank has joined, if
+  /// there was one rank, and for other commands than Python's scripts, which need not join.
+  [[nodiscard]] std::string complaint(const std::vector<std::string>& command) const;
+
+ private:
+  int ended_ = 0;
+  bool joined_ = false;
+};
 
 }  // namespace ronde

@@ -7,10 +7,23 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/cli/launch/repeated_logs.h"
 #include "core/base/clock.h"
 
 namespace ronde {
+
+/// Finds lines of the log that another rank has just written. Threads: one.
+class RepeatedLogs {
+ public:
+  /// True if another rank wrote the same line, but for times, within the last seconds.
+  bool repeats(int rank, std::string_view line, TimePoint time);
+
+ private:
+  struct Written {
+    int rank = 0;
+    TimePoint time{};
+  };
+  std::map<std::string, Written> written_;
+};
 
 /// Follows the standard error of all ranks. Holds back what follows the beginning of a traceback,
 /// and drops lines of Ronde's log that all ranks write alike. Threads: one.
@@ -19,7 +32,7 @@ class HeldErrors {
   /// A rank that goes on with its work gets its traceback printed after this time.
   static constexpr std::chrono::seconds kLongest{3};
 
-  /// From now on prints everything at once, and follows it all the same.
+  /// From now on prints everything at once, and still follows it.
   void hold_nothing() noexcept { holds_ = false; }
 
   /// Takes in bytes of a rank; returns those that are to be printed now.

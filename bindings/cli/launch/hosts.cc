@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <set>
 #include <sstream>
+
+#include "core/base/os/folders.h"
 
 namespace ronde {
 namespace {
@@ -162,13 +163,12 @@ std::vector<std::string> host_names(const std::vector<HostRanks>& stretches) {
 }
 
 Result<std::vector<HostSlots>> read_hostfile(const std::string& path, int slots) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) {
-    return Status(Code::kInvalidArgument, fmt::format("cannot read the hostfile {}", path));
+  const auto text = read_file(path);
+  if (!text.ok()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("cannot read the hostfile {}: {}", path, text.status().message()));
   }
-  auto hosts = parse_hostfile(text.str(), slots);
+  auto hosts = parse_hostfile(*text, slots);
   if (!hosts.ok()) return hosts.status().with_context(path);
   return hosts;
 }

@@ -10,7 +10,9 @@
 #include <cstdlib>
 #include <map>
 #include <string_view>
+#include <utility>
 
+#include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/this_host.h"
 #include "bindings/descriptors/passed.h"
 #include "bindings/exit_log/exit_log.h"
@@ -90,6 +92,24 @@ std::string ranks_of_hosts(const std::vector<HostRanks>& stretches) {
 bool is_variable_name(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+void add_variables(EnvironmentList& list, const EnvironmentList& more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
+
+StartMessage command_message(const LaunchOptions& options) {
+  StartMessage start;
+  start.directory = options.directory;
+  start.command = options.command;
+  return start;
+}
+
+/// False where the user says by --env where all ranks meet.
+bool may_use_tree(const LaunchOptions& options) {
+  return std::ranges::none_of(options.environment, [](const std::string& entry) {
+    return entry.starts_with("RONDE_RENDEZVOUS=");
   });
 }
 
@@ -184,6 +204,40 @@ Result<std::string> environment_entry(const std::string& text) {
   if (value != nullptr) return name + "=" + value;
   return Status(Code::kInvalidArgument,
                 fmt::format("--env {}: the variable is not set here; give {}=VALUE", name, name));
+}
+
+std::vector<StartMessage> start_messages(const LaunchOptions& options,
+                                         const std::vector<Rendezvous>& places) {
+  StartMessage common = command_message(options);
+  common.secret = random_hex(32);
+  common.options = options.agents;
+  const EnvironmentList shared =
+      job_environment(random_hex(8), places.front(), options.hosts.size() > 1);
+  std::vector<std::string> trees;
+  if (places.size() > 1 && may_use_tree(options)) trees = rendezvous_trees(options.hosts, places);
+  std::vector<StartMessage> messages;
+  for (std::size_t index = 0; index < options.hosts.size(); ++index) {
+    const HostRanks& host = options.hosts[index];
+    StartMessage& start = messages.emplace_back(common);
+    if (!host.name.empty()) start.environment = forwarded_environment();
+    add_variables(start.environment, shared);
+    if (!trees.empty()) start.environment.push_back("RONDE_RENDEZVOUS_TREE=" + trees[index]);
+    for (int local = 0; local < host.ranks; ++local) {
+      EnvironmentList list = rank_environment(options.hosts, index, local);
+      add_variables(list, options.environment);
+      start.ranks.push_back({host.first_rank + local, std::move(list)});
+    }
+  }
+  return messages;
+}
+
+StartMessage mpirun_start_message(const LaunchOptions& options, const Rendezvous& rendezvous) {
+  StartMessage start = command_message(options);
+  EnvironmentList list = {"MASTER_ADDR=" + rendezvous.address,
+                          fmt::format("MASTER_PORT={}", rendezvous.master_port)};
+  add_variables(list, options.environment);
+  start.ranks.push_back({0, std::move(list)});
+  return start;
 }
 
 }  // namespace ronde

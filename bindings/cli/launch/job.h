@@ -1,4 +1,4 @@
-// The environment of the ranks of a job, and the job's secrets.
+// The environment of the ranks of a job, the job's secrets, and the messages that start it.
 #pragma once
 
 #include <string>
@@ -8,6 +8,8 @@
 #include "bindings/cli/launch/messages.h"
 
 namespace ronde {
+
+struct LaunchOptions;
 
 /// `bytes` random bytes from the kernel, in hexadecimal.
 std::string random_hex(std::size_t bytes);
@@ -46,5 +48,15 @@ EnvironmentList forwarded_environment();
 /// Reads "NAME=value", or "NAME" for this process's value.
 /// Errors: kInvalidArgument where the name is not valid or not set here.
 Result<std::string> environment_entry(const std::string& text);
+
+/// One message a host, in the order of `options.hosts`: the command and each rank's variables. All
+/// carry the job's secret, a new one at each call. `places` says where ranks meet on each host.
+/// With rank 0's alone, or where the user sets RONDE_RENDEZVOUS for the ranks, all meet there.
+std::vector<StartMessage> start_messages(const LaunchOptions& options,
+                                         const std::vector<Rendezvous>& places);
+
+/// The message for a job that mpirun starts. It makes ranks of its processes by itself; they lack
+/// only the rendezvous.
+StartMessage mpirun_start_message(const LaunchOptions& options, const Rendezvous& rendezvous);
 
 }  // namespace ronde

@@ -14,14 +14,13 @@
 #include "bindings/cli/launch/agent_tree.h"
 #include "bindings/cli/launch/console.h"
 #include "bindings/cli/launch/end_schedule.h"
+#include "bindings/cli/launch/failure_report.h"
 #include "bindings/cli/launch/job.h"
-#include "bindings/cli/launch/join_watch.h"
 #include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/poll_set.h"
 #include "bindings/cli/launch/process.h"
 #include "bindings/cli/launch/rank_endings.h"
 #include "bindings/cli/launch/rendezvous_probe.h"
-#include "bindings/cli/launch/start_messages.h"
 #include "bindings/cli/launch/this_host.h"
 #include "core/base/clock.h"
 
@@ -139,7 +138,7 @@ void Launcher::start_ranks() {
     hosts_.front().link.send(encode(mpirun_start_message(options_, places.front())));
     return;
   }
-  input_open_ = options_.stdin_rank >= 0;
+  input_open_ = options_.agents.stdin_rank >= 0;
   const std::vector<StartMessage> messages = start_messages(options_, places);
   for (const std::string& frame : options_.call_frames) send_to_all(hosts_, frame);
   for (std::size_t i = 0; i < hosts_.size(); ++i) hosts_[i].link.send(encode(messages[i]));
@@ -163,7 +162,7 @@ void Launcher::turn() {
     polled.add(console_.stuck() ? -1 : host.link.output(), POLLIN,
                [this, &host] { agents_.read(host); });
   }
-  const Host* const reader = input_open_ ? host_of(hosts_, options_.stdin_rank) : nullptr;
+  const Host* const reader = input_open_ ? host_of(hosts_, options_.agents.stdin_rank) : nullptr;
   const bool ready = reader != nullptr && !reader->link.wants_write();
   polled.add(ready ? STDIN_FILENO : -1, POLLIN, [this] { read_input(); });
   polled.wait(deadline());
@@ -231,7 +230,8 @@ void Launcher::read_input() {
   const ReadState state = read_some(STDIN_FILENO, input.bytes);
   if (state == ReadState::kNothing) return;
   if (state == ReadState::kEnd) input_open_ = false;
-  if (Host* const host = host_of(hosts_, options_.stdin_rank)) host->link.send(encode(input));
+  if (Host* const host = host_of(hosts_, options_.agents.stdin_rank))
+    host->link.send(encode(input));
 }
 
 void Launcher::on_frame(Host& host, const Frame& frame) {
@@ -338,7 +338,7 @@ void Launcher::on_agent_gone(Host& host, const Status& why) {
   if (!ranks_started_) cut_off();
 }
 
-/// For the summary. Before the ranks start there is none.
+/// Notes the loss for the summary. Before the ranks start there is no summary.
 void Launcher::lose_host(const Host& host, const std::string& why) {
   if (!ranks_started_) return;
   const std::string name = host.ranks->name.empty() ? host.name() : "host " + host.name();

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "bindings/cli/launch/call_folder.h"
+#include "bindings/cli/launch/carried_call.h"
 #include "bindings/cli/launch/hosts.h"
 #include "bindings/cli/launch/messages.h"
-#include "bindings/cli/launch/mpirun_kind.h"
+#include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/ssh.h"
 
 namespace ronde {
@@ -31,8 +31,8 @@ struct LaunchOptions {
   std::chrono::milliseconds failure_delay{500};     ///< From a failure to SIGTERM for the others.
   std::chrono::milliseconds grace{5'000};           ///< From SIGTERM or Ctrl-C to SIGKILL.
   bool verbose = false;
-  bool times = false;           ///< Each line of output begins with the time.
-  int stdin_rank = -1;          ///< This rank gets standard input; -1: none does.
+  bool times = false;  ///< Each line of output begins with the time.
+  AgentOptions agents;
   int attempt = 1;              ///< From the second on, files of output are appended to.
   bool through_mpirun = false;  ///< `command` is one mpirun, which starts the ranks.
   MpirunKind mpirun_kind = MpirunKind::kOpenMpi4;
@@ -47,11 +47,11 @@ struct LaunchResult {
 /// True if tracebacks are printed at once, each whole: --verbose, or RONDE_TRACEBACKS=full.
 bool shows_whole_tracebacks(const LaunchOptions& options);
 
-/// Runs the job to its end and returns the launcher's exit status: 0, or that of the first rank
-/// that failed (128 + signal where it was killed, 126 and 127 where it could not be started),
-/// 128 + signal where the launcher was asked to end, 1 where a host could not be reached.
-/// Writes to standard output and error. Takes over SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and
-/// SIGCHLD meanwhile. Threads: call from the only one.
+/// Runs the job to its end. Returns 0, or the exit status of the first rank that failed: 128 +
+/// signal if it was killed, 126 or 127 if it could not be started. If the launcher was asked to
+/// end: 128 + signal. If a host could not be reached: 1. Writes to standard output and error. Takes
+/// over SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD meanwhile. Threads: call from the
+/// only one.
 LaunchResult launch(const LaunchOptions& options);
 
 /// Serves one launcher from standard input and output until the ranks have ended. Returns this

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <system_error>
 #include <utility>
@@ -35,12 +36,20 @@ void enter(const std::string& directory) {
              host_name(), directory, why);
 }
 
+/// The first word is the step + 1 once the copy is whole.
+std::int64_t step_of(const FileDescriptor& file) {
+  std::uint64_t word = 0;
+  const bool has_word =
+      file.valid() && ::pread(file.get(), &word, sizeof(word), 0) == ssize_t{sizeof(word)};
+  return has_word ? static_cast<std::int64_t>(word) - 1 : kNoCopies;
+}
+
 }  // namespace
 
 void LocalRanks::set_up(StartMessage message) {
   job_ = std::move(message);
   is_set_up_ = true;
-  freezes_.set_limit(std::chrono::seconds(job_.freeze_seconds));
+  liveness_.set_freeze_limit(std::chrono::seconds(job_.freeze_seconds));
   set_variables(job_.environment);
   enter(job_.directory);
   const cpu_set_t allowed = allowed_cpus();
@@ -81,7 +90,7 @@ void LocalRanks::start(const RankStart& start) {
   auto out = make_pipe();
   auto err = make_pipe();
   Running rank{start.rank, free_place(), -1, {}, {}, {}, {}};
-  auto in = start.rank == job_.stdin_rank ? make_pipe() : Pipe();
+  auto in = start.rank == job_.options.stdin_rank ? make_pipe() : Pipe();
   Result<FileDescriptor> notes = job_.elastic ? rank.notes.open() : FileDescriptor();
   auto answer = call_.is_there() ? make_answer_file() : FileDescriptor();
   if (!out.ok() || !err.ok() || !in.ok() || !notes.ok() || !answer.ok()) {
@@ -247,11 +256,11 @@ void LocalRanks::reap(const std::function<void(pid_t pid, int wait_status)>& on_
 
 void LocalRanks::suspect(const SuspectMessage& message) {
   const auto rank = std::ranges::find(running_, message.rank, &Running::rank);
-  if (rank != running_.end()) endings_.suspect(rank->pid, now());
+  if (rank != running_.end()) liveness_.suspect(rank->pid, now());
 }
 
 void LocalRanks::report_ending(TimePoint time) {
-  for (const auto& [pid, wait_status] : endings_.due(time)) {
+  for (const auto& [pid, wait_status] : liveness_.gone(time)) {
     const auto rank = std::ranges::find(running_, pid, &Running::pid);
     if (rank == running_.end()) continue;
     report_end(*rank, wait_status);
@@ -262,7 +271,7 @@ void LocalRanks::report_ending(TimePoint time) {
 void LocalRanks::report_frozen(TimePoint time) {
   std::vector<pid_t> pids;
   for (const Running& rank : running_) pids.push_back(rank.pid);
-  for (const pid_t pid : freezes_.due(pids, time)) {
+  for (const pid_t pid : liveness_.frozen(pids, time)) {
     const auto rank = std::ranges::find(running_, pid, &Running::pid);
     send_(encode(FrozenMessage{rank->rank, job_.freeze_seconds}));
   }
@@ -281,7 +290,7 @@ void LocalRanks::report_end(Running& rank, int wait_status) {
   for (const pid_t pid : rank.wrapped) {
     publish({pid, host_name(), fmt::format("was run by pid {}, which {}", rank.pid, how)});
   }
-  send_(encode(RankMessage{rank.rank, rank.pid, wait_status, joins_.heard(), copy_step},
+  send_(encode(RankMessage{rank.rank, rank.pid, wait_status, joins_.joined(), copy_step},
                FrameType::kExited));
 }
 
@@ -302,6 +311,28 @@ void LocalRanks::drain(int rank) {
     }
     if (!message.bytes.empty()) send_(encode(message));
   }
+}
+
+std::int64_t newest_step_of(const CopyFiles& files) {
+  return std::max(step_of(files[0]), step_of(files[1]));
+}
+
+std::int64_t KeptCopies::add(CopyFiles files, int most) {
+  const std::int64_t step = newest_step_of(files);
+  if (step == kNoCopies) return step;
+  kept_.push_back(std::move(files));
+  if (std::cmp_greater(kept_.size(), most)) {
+    kept_.erase(std::ranges::min_element(kept_, {}, newest_step_of));
+  }
+  return step;
+}
+
+CopyFiles KeptCopies::take() {
+  const auto newest = std::ranges::max_element(kept_, {}, newest_step_of);
+  if (newest == kept_.end()) return {};
+  CopyFiles taken = std::move(*newest);
+  kept_.erase(newest);
+  return taken;
 }
 
 }  // namespace ronde

@@ -1,4 +1,5 @@
-// The ranks that an agent has started on its host.
+// The ranks that an agent has started on its host, and the copies of an elastic job's state that it
+// keeps for workers to come.
 #pragma once
 
 #include <sched.h>
@@ -6,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <list>
 #include <set>
@@ -15,19 +17,37 @@
 
 #include "bindings/cli/launch/carried_call.h"
 #include "bindings/cli/launch/descriptor_server.h"
-#include "bindings/cli/launch/ending_watch.h"
-#include "bindings/cli/launch/freeze_watch.h"
-#include "bindings/cli/launch/kept_copies.h"
 #include "bindings/cli/launch/messages.h"
 #include "bindings/cli/launch/note_socket.h"
 #include "bindings/cli/launch/output.h"
 #include "bindings/cli/launch/poll_set.h"
 #include "bindings/cli/launch/process.h"
+#include "bindings/cli/launch/process_liveness.h"
 #include "bindings/exit_log/exit_log.h"
 #include "bindings/exit_log/join_socket.h"
 #include "core/base/os/file_descriptor.h"
 
 namespace ronde {
+
+/// The memory files of a worker's last two copies of its state: bindings/elastic/commit_store.h.
+using CopyFiles = std::array<FileDescriptor, 2>;
+
+inline constexpr std::int64_t kNoCopies = -1;
+
+/// The step of the newest whole copy; kNoCopies without one.
+std::int64_t newest_step_of(const CopyFiles& files);
+
+/// Copies of workers that have failed. Threads: one.
+class KeptCopies {
+ public:
+  /// Keeps `files` among the newest `most`, if one is whole. Returns newest_step_of().
+  std::int64_t add(CopyFiles files, int most);
+  /// The copies of the newest step; empty without any.
+  [[nodiscard]] CopyFiles take();
+
+ private:
+  std::vector<CopyFiles> kept_;
+};
 
 /// Starts ranks and reports what they write and how they end. Threads: one.
 class LocalRanks {
@@ -62,9 +82,7 @@ class LocalRanks {
   void report_ending(TimePoint time);
   /// Reports workers that have been stopped for too long; call it at deadline().
   void report_frozen(TimePoint time);
-  [[nodiscard]] TimePoint deadline() const noexcept {
-    return std::min(freezes_.deadline(), endings_.deadline(now()));
-  }
+  [[nodiscard]] TimePoint deadline() const noexcept { return liveness_.deadline(now()); }
 
   [[nodiscard]] bool is_set_up() const noexcept { return is_set_up_; }
   [[nodiscard]] bool elastic() const noexcept { return job_.elastic; }
@@ -127,8 +145,7 @@ class LocalRanks {
   bool input_ends_ = false;
   std::list<Running> running_;
   KeptCopies kept_;  ///< Of workers that have failed.
-  FreezeWatch freezes_;
-  EndingWatch endings_;
+  ProcessLiveness liveness_;
   bool is_set_up_ = false;
 };
 

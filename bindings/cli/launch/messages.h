@@ -15,8 +15,8 @@
 
 namespace ronde {
 
-/// The kind of a frame. Launcher to agent: probe, start, start rank, signal, input, call, listen,
-/// reach, suspect; the rest the other way.
+/// The kind of a frame. Launcher to agent: probe, start, start rank, start agent, signal, input,
+/// call, listen, reach, suspect. Agent to launcher: the others.
 enum class FrameType : std::uint8_t {
   kProbe = 1,
   kProbed = 2,
@@ -44,6 +44,7 @@ enum class FrameType : std::uint8_t {
   kSuspect = 24,
 };
 
+inline constexpr std::size_t kFrameHeaderBytes = 5;
 inline constexpr std::size_t kMaxAgentFrameBytes = std::size_t{64} << 20;
 
 /// One whole frame.
@@ -53,14 +54,29 @@ struct Frame {
 };
 
 /// A frame as bytes: the type, and the payload as a text of the wire codec.
-std::string encode_frame(FrameType type, std::string_view payload);
+inline std::string encode_frame(FrameType type, std::string_view payload) {
+  WireWriter<std::string> writer(kFrameHeaderBytes + payload.size());
+  writer(type, payload);
+  return writer.take();
+}
 
 /// Cuts a stream of bytes into frames.
 class AgentFrameReader {
  public:
   void feed(std::string_view bytes) { buffer_.append(bytes); }
   /// The next whole frame, or nothing yet. Errors: kInvalidArgument where the length is absurd.
-  Result<std::optional<Frame>> next();
+  Result<std::optional<Frame>> next() {
+    if (buffer_.size() < kFrameHeaderBytes) return std::optional<Frame>();
+    WireReader reader(as_bytes(buffer_), "frame of the launcher");
+    FrameType type{};
+    std::uint32_t length = 0;
+    reader(type, length);
+    if (length > kMaxAgentFrameBytes) return Status(Code::kInvalidArgument, "a frame is too long");
+    if (buffer_.size() < kFrameHeaderBytes + length) return std::optional<Frame>();
+    std::optional<Frame> frame({type, buffer_.substr(kFrameHeaderBytes, length)});
+    buffer_.erase(0, kFrameHeaderBytes + length);
+    return frame;
+  }
 
  private:
   std::string buffer_;
@@ -141,6 +157,13 @@ struct RankStart {
   static void fields(auto& wire, auto& self) { wire(self.rank, self.environment); }
 };
 
+/// Options of `ronde run` that agents obey.
+struct AgentOptions {
+  int stdin_rank = -1;  ///< This rank gets the launcher's standard input; -1: none does.
+
+  static void fields(auto& wire, auto& self) { wire(self.stdin_rank); }
+};
+
 /// Everything an agent needs to start its ranks. The workers of an elastic job follow one by one.
 struct StartMessage {
   std::string directory;
@@ -151,12 +174,12 @@ struct StartMessage {
   bool elastic = false;
   int slots = 0;           ///< Of an elastic job: workers that share the host's cores.
   int freeze_seconds = 0;  ///< A worker that is stopped for longer is reported; 0: none is.
-  int stdin_rank = -1;     ///< This rank reads what InputMessages bring; -1: none does.
+  AgentOptions options = {};
 
   static constexpr FrameType kFrame = FrameType::kStart;
   static void fields(auto& wire, auto& self) {
     wire(self.directory, self.command, self.secret, self.environment, self.ranks, self.elastic,
-         self.slots, self.freeze_seconds, self.stdin_rank);
+         self.slots, self.freeze_seconds, self.options);
   }
 };
 
@@ -170,7 +193,7 @@ struct OutputMessage {
   static void fields(auto& wire, auto& self) { wire(self.rank, self.stream, self.bytes); }
 };
 
-/// A piece of standard input for StartMessage::stdin_rank. Empty: its end.
+/// A piece of standard input for AgentOptions::stdin_rank. Empty: its end.
 struct InputMessage {
   std::string bytes;
 
@@ -204,7 +227,8 @@ struct RankMessage {
   int pid = 0;
   int wait_status = 0;
   bool joined = false;  ///< At its end: some rank of its host has joined a job by then.
-  /// Of the copies of an elastic job's state that the rank was given, or has left; -1: none.
+  /// The step of the copies of an elastic job's state that the rank was given, or has left; -1:
+  /// none.
   std::int64_t copy_step = -1;
 
   static void fields(auto& wire, auto& self) {

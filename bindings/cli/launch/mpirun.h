@@ -7,10 +7,23 @@
 
 #include "bindings/cli/launch/hosts.h"
 #include "bindings/cli/launch/messages.h"
-#include "bindings/cli/launch/mpirun_kind.h"
 #include "bindings/cli/launch/ssh.h"
+#include "core/base/status.h"
 
 namespace ronde {
+
+enum class MpirunKind {
+  kOpenMpi4,
+  kOpenMpi5,  ///< Writes a blank after each tag.
+  kMpich,     ///< Hydra, also of other MPIs with MPICH's ABI.
+};
+
+/// The kind that prints this for `mpirun --version`. Open MPI 4 if the text tells nothing.
+MpirunKind mpirun_kind_of(std::string_view version);
+
+/// The kind of the mpirun that is first on PATH. Blocks until it has printed its version.
+/// Errors: kUnavailable with a remedy where there is none.
+Result<MpirunKind> installed_mpirun();
 
 /// The ranks that mpirun starts, and their hosts.
 struct MpirunSpec {
@@ -44,7 +57,7 @@ class TaggedOutput {
  public:
   explicit TaggedOutput(MpirunKind kind = MpirunKind::kOpenMpi4) : kind_(kind) {}
 
-  static constexpr int kMpirun = -1;  ///< Whose lines have no tag.
+  static constexpr int kMpirun = -1;  ///< mpirun's own lines, which have no tag.
   struct Piece {
     int rank = kMpirun;
     std::string text;

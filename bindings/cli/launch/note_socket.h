@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 
-#include "bindings/descriptors/file_message.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 

@@ -59,7 +59,7 @@ class LinePrinter {
 
   std::map<int, Stream> streams_;
   bool times_ = false;
-  int open_rank_ = kNobody;  ///< Whose unfinished line the destination shows.
+  int open_rank_ = kNobody;  ///< The rank whose unfinished line the destination shows.
 };
 
 /// Standard output or standard error of the launcher. Threads: one.

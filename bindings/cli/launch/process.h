@@ -53,13 +53,13 @@ std::string describe_wait_status(int wait_status);
 /// The exit status, or 128 + signal, as shells report it.
 int exit_status_of(int wait_status);
 
-/// Of two ranks that failed within moments: true if the later one is the likelier cause. A killed
-/// rank is likelier than one that exits, and a status above 1 likelier than 1, which any exception
+/// True if the later of two ranks that failed within moments is the likelier cause. A killed rank
+/// is likelier than one that exits, and a status above 1 likelier than 1, which any exception
 /// gives.
 bool is_likelier_cause(int wait_status, int first);
 
-/// Kills every process that descends from this one, as far as they are its children by now: those
-/// of children that end come to a subreaper, so call it again until none is left.
+/// Kills this process's children. A subreaper gets the children of those that end, so call it again
+/// until none is left.
 void kill_children();
 
 /// Blocks the signals that the launcher reads from a descriptor, for a scope.

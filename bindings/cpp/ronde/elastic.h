@@ -18,13 +18,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
-#include "core/base/export.h"
+#include "core/base/status.h"
 #include "ronde/error.h"
 #include "ronde/ronde.h"
 #include "ronde/tensor.h"
@@ -57,7 +61,7 @@ class RONDE_API JobFailed : public Error {
   explicit JobFailed(const std::string& message) : Error(Code::kAborted, message) {}
 };
 
-/// Who has a part of the state.
+/// The ranks that have a part of the state.
 enum class Owner : std::uint8_t {
   kJob,   ///< All ranks have the same: those that join get it by broadcast.
   kRank,  ///< Each rank has its own: copied and restored, but never sent. A worker that replaces
@@ -69,6 +73,68 @@ template <typename T>
 concept SmallValue = std::is_trivially_copyable_v<T> && !std::is_const_v<T> &&
                      !std::is_pointer_v<T> && !requires(T & value) {
   value.data();
+};
+
+/// Deals each index of a data set to exactly one rank, once an epoch. Add it to a state; call
+/// record_batch() after each batch, and commit. The first ranks may have one index more than
+/// others: a rank that has none left calls Job::join_async(), and all call State::sync() then.
+/// Threads: one.
+class RONDE_API ExactSampler {
+ public:
+  /// seed: the same on all ranks. `job` outlives the sampler, at the same address. Throws
+  /// InvalidArgument for a length below 0.
+  ExactSampler(Job& job, std::int64_t length, bool shuffled = true, std::uint64_t seed = 0);
+
+  /// This rank's part of what remains of the epoch, dealt to the ranks that there are now.
+  [[nodiscard]] std::vector<std::int64_t> indices() const;
+  /// Records that all ranks have finished a batch of this size, or a shorter one at the end. Throws
+  /// InvalidArgument below 1.
+  void record_batch(std::int64_t batch_size);
+  /// True once all ranks have finished the epoch's batches.
+  [[nodiscard]] bool done() const noexcept { return position_.processed == length_; }
+  [[nodiscard]] std::int64_t epoch() const noexcept { return position_.epoch; }
+  /// Begins this epoch, with all indices in another order.
+  void set_epoch(std::int64_t epoch) noexcept { position_ = {epoch, 0}; }
+
+ private:
+  friend class State;
+  struct Position {
+    std::int64_t epoch = 0;
+    std::int64_t processed = 0;
+  };
+
+  Job& job_;
+  std::int64_t length_;
+  bool shuffled_;
+  std::uint64_t seed_;
+  Position position_;  // the same on all ranks
+};
+
+/// Own parts (Owner::kRank) of a worker that is gone.
+class RONDE_API Orphan {
+ public:
+  explicit Orphan(std::map<std::string, std::vector<std::byte>> parts) : parts_(std::move(parts)) {}
+
+  /// The elements of a part. Throws InvalidArgument if there is no such part.
+  template <typename T>
+  [[nodiscard]] std::vector<T> values(const std::string& name) const {
+    const std::vector<std::byte>& bytes = bytes_of(name);
+    std::vector<T> values(bytes.size() / sizeof(T));
+    if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+    return values;
+  }
+
+ private:
+  [[nodiscard]] const std::vector<std::byte>& bytes_of(const std::string& name) const;
+
+  std::map<std::string, std::vector<std::byte>> parts_;
+};
+
+/// How State::checkpoint() writes.
+struct CheckpointOptions {
+  int every = 1;             ///< Each so many steps.
+  int keep = 2;              ///< So many of the newest stay.
+  bool needs_whole = false;  ///< run() throws JobFailed if there are files, but none is whole.
 };
 
 /// The parts of a program's memory that training needs to go on, and two committed copies of them.
@@ -86,12 +152,25 @@ class RONDE_API State {
   /// both the same on all ranks. The memory must stay where it is while the state lives. Throws
   /// InvalidArgument for other tensors, and once there is a copy.
   void add(const std::string& name, const Tensor& tensor, Owner owner = Owner::kJob);
-  /// Adds a value likewise.
+  /// Adds a value.
   template <SmallValue T>
   void add(const std::string& name, T& value, Owner owner = Owner::kJob) {
     auto* const bytes = reinterpret_cast<std::uint8_t*>(&value);
     add(name, ronde::tensor(bytes, {static_cast<std::int64_t>(sizeof(T))}), owner);
   }
+  /// Adds a sampler's position.
+  void add(const std::string& name, ExactSampler& sampler) { add(name, sampler.position_); }
+  /// From now on a partner on another host keeps a copy of this rank's own parts (Owner::kRank), as
+  /// of each `every`-th commit. A worker that takes the place of one that is gone goes on with its
+  /// own parts. Throws InvalidArgument below 1.
+  void set_redundancy(int every = 1);
+  /// Calls `callback` with the own parts of a worker that is gone and that nobody replaces: on one
+  /// rank, at the start of an epoch.
+  void on_orphan(std::function<void(const Orphan&)> callback);
+  /// From now on rank 0 writes commits to files, in the background. run() begins with the newest
+  /// whole one of any rank. path: their names without the last parts. Own parts are not in them.
+  /// Call it before run(). Throws InvalidArgument for other options.
+  void checkpoint(const std::string& path, const CheckpointOptions& options = {});
   /// Calls `callback` after each change of ranks, before sync(): on ranks that were there before,
   /// with the new rank() and size() of the job.
   void on_reset(std::function<void()> callback);
@@ -111,7 +190,7 @@ class RONDE_API State {
   [[nodiscard]] std::int64_t step() const noexcept;
 
   class Impl;
-  /// For run().
+  /// Used by run().
   [[nodiscard]] Impl& impl() noexcept { return *impl_; }
 
  private:

@@ -5,7 +5,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/base/export.h"
 #include "core/base/status.h"
 
 namespace ronde {

@@ -11,8 +11,6 @@
 #include <vector>
 
 #include "core/base/dtype.h"
-#include "core/base/export.h"
-#include "core/base/tensor.h"
 #include "ronde/error.h"
 #include "ronde/tensor.h"
 
@@ -222,7 +220,7 @@ class RONDE_API Job {
   void interrupt() noexcept;
   /// Finishes what is agreed and leaves. Idempotent.
   void shutdown() noexcept;
-  /// For elastic::run(), which changes the ranks.
+  /// Used by elastic::run(), which changes the ranks.
   [[nodiscard]] Impl& impl() noexcept { return *impl_; }
 
  private:

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "core/base/dtype.h"
-#include "core/base/tensor.h"
 #include "ronde/error.h"
 
 namespace ronde {
@@ -23,7 +22,7 @@ struct Float16 {
 struct Bfloat16 {
   std::uint16_t bits = 0;
 };
-/// 8-bit floating point likewise: OCP's E4M3 without infinities, and E5M2.
+/// 8-bit floating point as bits: OCP's E4M3 without infinities, and E5M2.
 struct Float8E4m3 {
   std::uint8_t bits = 0;
 };
@@ -43,12 +42,11 @@ constexpr DType dtype_of() {
   if constexpr (std::is_same_v<U, float>) return DType::kFloat32;
   if constexpr (std::is_same_v<U, double>) return DType::kFloat64;
   if constexpr (std::is_integral_v<U> && !std::is_same_v<U, bool>) {
-    static_assert(sizeof(U) == 1 || std::is_signed_v<U>,
-                  "unsigned types other than uint8 have no dtype");
-    if constexpr (sizeof(U) == 1) return std::is_signed_v<U> ? DType::kInt8 : DType::kUint8;
-    if constexpr (sizeof(U) == 2) return DType::kInt16;
-    if constexpr (sizeof(U) == 4) return DType::kInt32;
-    if constexpr (sizeof(U) == 8) return DType::kInt64;
+    constexpr bool kSigned = std::is_signed_v<U>;
+    if constexpr (sizeof(U) == 1) return kSigned ? DType::kInt8 : DType::kUint8;
+    if constexpr (sizeof(U) == 2) return kSigned ? DType::kInt16 : DType::kUint16;
+    if constexpr (sizeof(U) == 4) return kSigned ? DType::kInt32 : DType::kUint32;
+    if constexpr (sizeof(U) == 8) return kSigned ? DType::kInt64 : DType::kUint64;
   }
 }
 
@@ -62,9 +60,9 @@ struct Tensor {
   void* cuda_stream = nullptr;  ///< cudaStream_t that makes `in`, and that results are used on.
 };
 
-/// The same tensor in the memory of CUDA device `device`. It is read after what `stream` (a
-/// cudaStream_t) has been given so far; once a wait for the operation returns, what `stream` is
-/// given next comes after the results. No wait blocks for the device.
+/// The same tensor in the memory of CUDA device `device`. Ronde reads it after the work that
+/// `stream` (a cudaStream_t) has now. Once a wait for the operation returns, later work of `stream`
+/// comes after the results. No wait blocks for the device.
 inline Tensor on_cuda(Tensor tensor, int device, void* stream) {
   tensor.cuda_device = device;
   tensor.cuda_stream = stream;
@@ -101,7 +99,7 @@ Tensor tensor(const T* in, T* out, Shape shape) {
   return {.in = in, .out = out, .dtype = dtype_of<T>(), .shape = std::move(shape)};
 }
 
-/// The same of spans or vectors. Throws InvalidArgument where they differ in size.
+/// A tensor of two spans or vectors. Throws InvalidArgument where they differ in size.
 template <typename T>
 Tensor tensor(std::span<const T> in, std::span<T> out) {
   if (in.size() != out.size()) {

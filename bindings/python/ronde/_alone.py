@@ -16,15 +16,15 @@ from ronde import _core
 # Threads that submit nothing: progress bars, a DataLoader's queues, checkpoints, dumps.
 _HARMLESS = {
     "multiprocessing.queues",
-    "ronde._checkpoint",
+    "ronde._elastic.checkpoint",
     "ronde._stacks",
-    "ronde.tensorflow._interrupt",
+    "ronde._tensorflow.interrupt",
     "torch.utils.data._utils.pin_memory",
     "tqdm._monitor",
 }
 
 
-# Those that use the C API have threads of their own: each tells if they submit nothing now.
+# Frameworks that use the C API have threads of their own. Each tells if they submit nothing now.
 _quiet: list[Callable[[], bool]] = []
 
 

@@ -10,9 +10,9 @@ from ronde._errors import UnavailableError
 def main() -> None:
     """Compiles and prints the path. Exits with 1 and the reason if it cannot."""
     try:
-        from ronde.tensorflow import _build
+        from ronde._tensorflow import build
 
-        print(_build.build())
+        print(build.build())
     except (ImportError, UnavailableError, OSError) as error:
         sys.exit(f"ronde build {sys.argv[1]}: {error}")
 

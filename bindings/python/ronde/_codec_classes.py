@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ronde import _core
-from ronde._codec_factory import class_named, codec_class
-from ronde._codecs import AllreduceCompressor, CastCompressor
+from ronde._codecs import AllreduceCompressor, CastCompressor, class_named, codec_class
 
 
 class _Names(type):

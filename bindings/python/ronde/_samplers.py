@@ -6,16 +6,16 @@ import random
 from collections.abc import Iterator, Sized
 from typing import Any
 
-from ronde._argument_checks import check, shown
+from ronde._calls.argument_checks import check, shown
 from ronde._errors import ArgumentTypeError, InvalidArgumentError
-from ronde._job import rank, size
+from ronde._job.runtime import rank, size
 
 
 class ExactSampler:
     """Deals each index of an epoch to exactly one rank: none twice, none left out.
 
-    Give it to a state (and to torch's DataLoader as `sampler`), call record_batch() after each
-    batch, commit, and call set_epoch() at the end of an epoch. After a reset the remaining indices
+    Give it to a state, and to torch's DataLoader as `sampler`. Call record_batch() after each
+    batch, and commit. Call set_epoch() at the end of an epoch. After a reset the remaining indices
     are dealt anew. The first ranks may have one index more than others, and so one batch more: a
     rank that has none left calls join(), which lets the others go on. state.sync() then gives it
     what they have learned from that batch.
@@ -36,7 +36,9 @@ class ExactSampler:
         check(seed=seed)
         length = data if isinstance(data, int) else len(data)
         if isinstance(data, bool) or length < 0:
-            raise InvalidArgumentError(f"data={data!r}; allowed: a data set, or its length from 0")
+            raise InvalidArgumentError(
+                f"data={shown(data)}; allowed: a data set, or its length from 0"
+            )
         self.length = length
         self.shuffle, self.seed = shuffle, seed
         self.epoch = 0
@@ -65,7 +67,9 @@ class ExactSampler:
         """
         del batch_idx
         if batch_size < 1:
-            raise InvalidArgumentError(f"batch_size={batch_size!r}; allowed: whole numbers from 1")
+            raise InvalidArgumentError(
+                f"batch_size={shown(batch_size)}; allowed: whole numbers from 1"
+            )
         self.processed_num = min(self.processed_num + batch_size * self.num_replicas, self.length)
 
     def state_dict(self) -> dict[str, Any]:

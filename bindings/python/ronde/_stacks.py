@@ -7,7 +7,7 @@ import sys
 import threading
 from types import FrameType
 
-from ronde._exit_message import is_of_ronde, is_of_user
+from ronde._job.exit_message import is_of_ronde, is_of_user
 
 _MOST_THREADS = 64
 _MOST_FRAMES = 64

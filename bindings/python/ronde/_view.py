@@ -28,6 +28,7 @@ from ronde._command import program
 
 WHO = "ronde timeline view"
 LOOPBACK = "127.0.0.1"
+_FIRST_BYTES = (b"[", b"{", b"\x1f", b"\n")  # JSON, gzip, Perfetto
 TRACE = "trace"  # no file of the UI has this name
 # The UI would contact other sites; this policy stops it.
 POLICY = "default-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; form-action 'self'"
@@ -124,8 +125,13 @@ def one_trace(traces: list[str], output: str | None) -> Iterator[Path]:
     unless `output` names it.
     """
     if len(traces) == 1 and output is None:
-        if not Path(traces[0]).is_file():
-            _fail(f"cannot read the trace {traces[0]}")
+        try:
+            with Path(traces[0]).open("rb") as file:
+                first = file.read(1)
+        except OSError as error:
+            _fail(f"cannot read the trace {traces[0]}: {error.strerror}")
+        if first not in _FIRST_BYTES:
+            _fail(f"{traces[0]} is no trace: it must be JSON, also packed by gzip, or Perfetto's")
         yield Path(traces[0])
         return
     with tempfile.TemporaryDirectory(prefix="ronde-view-") as folder:

@@ -21,13 +21,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ronde import _numpy
-from ronde._copies import Part
+from ronde._collectives import on_arrays
+from ronde._collectives.objects import broadcast_object
 from ronde._errors import InvalidArgumentError
-from ronde._job import init, rank, shutdown
-from ronde._nested import Keep
-from ronde._objects import broadcast_object
+from ronde._job.runtime import rank
+from ronde._membership.joining import init, shutdown
 from ronde._samplers import ExactSampler
+from ronde._snapshots.copies import Part
+from ronde._snapshots.nested import Keep
 from ronde.common import elastic as _common
 from ronde.common.elastic import State, run_fn
 from ronde.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
@@ -54,11 +55,11 @@ def _reset() -> None:
 def run(func: F) -> F:
     """Decorates func(state, ...): it goes on when ranks die, join and leave.
 
-    When a rank has died, the others restore the newest committed step, join the launcher's next
-    epoch, call the reset callbacks and state.sync(), then func again. When ranks are to join or to
-    leave, commit() raises HostsUpdatedInterrupt, and they do the same without restoring. Workers
-    that have joined begin with sync(). Errors that would come again, such as MismatchError and
-    InvalidArgumentError, are raised. Without a launcher of elastic jobs all failures are.
+    When a rank has died, the others restore the newest committed step and join the launcher's next
+    epoch. They call the reset callbacks, state.sync() and then func again. When ranks are to join
+    or to leave, commit() raises HostsUpdatedInterrupt, and they do the same without restoring.
+    Workers that have joined begin with sync(). Errors that would come again, such as MismatchError
+    and InvalidArgumentError, are raised. Without a launcher of elastic jobs all failures are.
 
     Call collectives between init() and this function only if reset callbacks call the same ones:
     workers that have joined would wait for ranks that are in it already.
@@ -162,7 +163,7 @@ class ArrayState(ObjectState):
     def _broadcast(self, root: int) -> None:
         super()._broadcast(root)
         handles = [
-            _numpy.broadcast_async(array, root, f"elastic.array.{name}", out=array)
+            on_arrays.broadcast_async(array, root, f"elastic.array.{name}", out=array)
             for name, array in self._arrays.items()
             if name not in self._own
         ]

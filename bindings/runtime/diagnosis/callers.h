@@ -1,4 +1,4 @@
-// Which of the user's threads are waiting inside Ronde: their stacks belong into a dump.
+// The user's threads that wait inside Ronde: their stacks belong into a dump.
 #pragma once
 
 #include <unistd.h>

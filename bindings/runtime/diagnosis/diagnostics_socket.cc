@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMostClients = 16;
 constexpr int kBacklog = 64;
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kTimeout{5};
 /// After so many at once no client is accepted for a moment: a flood must not take the job's cores.
 constexpr int kCrowd = 16;
 constexpr std::chrono::milliseconds kShut{10};
@@ -94,7 +94,7 @@ void DiagnosticsSocket::accept(TimePoint time) {
     ++count;
     if (!is_same_user(fd.get())) continue;
     make_room();
-    clients_.push_back({.fd = std::move(fd), .deadline = time + kPatience, .reply = nullptr});
+    clients_.push_back({.fd = std::move(fd), .deadline = time + kTimeout, .reply = nullptr});
   }
   accept_again_ = time + kShut;
 }

@@ -50,7 +50,7 @@ class DiagnosticsSocket {
   static Result<DiagnosticsSocket> open(const DiagnosticsAddress& name) {
     return open(name.text());
   }
-  /// The same under another abstract name.
+  /// Listens under another abstract name.
   static Result<DiagnosticsSocket> open(const std::string& name);
 
   /// Appends what to poll for.

@@ -12,35 +12,35 @@
 namespace ronde::diagnosis {
 namespace {
 
-/// A process's signals are its own, so this is, too: whom the handler tells. More runtimes than
-/// this in one process do without.
-constexpr std::size_t kMostBells = 16;
+/// The handler is the process's, so all its runtimes share this table. Runtimes beyond this number
+/// have no signal.
+constexpr std::size_t kMostWakers = 16;
 struct Entry {
-  std::atomic<Bell*> bell{nullptr};
+  std::atomic<Waker*> waker{nullptr};
   std::atomic<int> number{0};
   std::atomic<Reason> reason{Reason::kSignal};
 };
-std::array<Entry, kMostBells> g_bells{};
-std::atomic<int> g_ringing{0};  // handlers at work
+std::array<Entry, kMostWakers> g_wakers{};
+std::atomic<int> g_waking{0};  // handlers at work
 
 Mutex& install_mutex() {
   static auto* mutex = new Mutex;  // never destroyed: runtimes may end during exit
   return *mutex;
 }
 
-void ring_all(int number) {
-  g_ringing.fetch_add(1);
-  for (Entry& entry : g_bells) {
-    Bell* const bell = entry.bell.load();
-    if (bell != nullptr && entry.number.load() == number) bell->ring(entry.reason.load());
+void wake_all(int number) {
+  g_waking.fetch_add(1);
+  for (Entry& entry : g_wakers) {
+    Waker* const waker = entry.waker.load();
+    if (waker != nullptr && entry.number.load() == number) waker->wake(entry.reason.load());
   }
-  g_ringing.fetch_sub(1);
+  g_waking.fetch_sub(1);
 }
 
 bool is_ours(int number) {
   struct sigaction now {};
   return ::sigaction(number, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) == 0 &&
-         now.sa_handler == &ring_all;
+         now.sa_handler == &wake_all;
 }
 
 bool has_none(int number) {
@@ -53,7 +53,7 @@ bool install(int number) {
   if (is_ours(number)) return true;
   if (!has_none(number)) return false;
   struct sigaction action {};
-  action.sa_handler = &ring_all;
+  action.sa_handler = &wake_all;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   return ::sigaction(number, &action, nullptr) == 0;
@@ -66,16 +66,16 @@ void uninstall(int number) {
   ::sigaction(number, &action, nullptr);
 }
 
-bool any_bell(int number) {
-  return std::any_of(g_bells.begin(), g_bells.end(), [number](const Entry& entry) {
-    return entry.bell.load() != nullptr && entry.number.load() == number;
+bool any_waker(int number) {
+  return std::any_of(g_wakers.begin(), g_wakers.end(), [number](const Entry& entry) {
+    return entry.waker.load() != nullptr && entry.number.load() == number;
   });
 }
 
 /// The number of a free entry, or -1.
 int free_entry() {
-  for (std::size_t i = 0; i < kMostBells; ++i) {
-    if (g_bells[i].bell.load() == nullptr) return static_cast<int>(i);
+  for (std::size_t i = 0; i < kMostWakers; ++i) {
+    if (g_wakers[i].waker.load() == nullptr) return static_cast<int>(i);
   }
   return -1;
 }
@@ -94,24 +94,24 @@ int timeline_signal_number(const Config& config) {
   return config.timeline_signal == "USR1" ? SIGUSR1 : SIGUSR2;
 }
 
-DumpSignal::DumpSignal(int number, Bell& bell, Reason reason) : number_(number) {
+DumpSignal::DumpSignal(int number, Waker& waker, Reason reason) : number_(number) {
   if (number == 0) return;
   const MutexLock lock(install_mutex());
   if (!install(number)) return;
   place_ = free_entry();
   if (place_ < 0) return;
-  Entry& entry = g_bells[static_cast<std::size_t>(place_)];
+  Entry& entry = g_wakers[static_cast<std::size_t>(place_)];
   entry.number.store(number);
   entry.reason.store(reason);
-  entry.bell.store(&bell);
+  entry.waker.store(&waker);
 }
 
 DumpSignal::~DumpSignal() {
   if (place_ < 0) return;
   const MutexLock lock(install_mutex());
-  g_bells[static_cast<std::size_t>(place_)].bell.store(nullptr);
-  if (!any_bell(number_)) uninstall(number_);
-  while (g_ringing.load() != 0) {  // a handler that may still hold the bell, in another thread
+  g_wakers[static_cast<std::size_t>(place_)].waker.store(nullptr);
+  if (!any_waker(number_)) uninstall(number_);
+  while (g_waking.load() != 0) {  // a handler that may still hold the waker, in another thread
   }
 }
 

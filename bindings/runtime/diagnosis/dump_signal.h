@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bindings/runtime/diagnosis/service_thread.h"
-#include "core/base/config.h"
+#include "core/base/settings/config.h"
 
 namespace ronde::diagnosis {
 
@@ -13,19 +13,17 @@ int dump_signal_number(const Config& config);
 /// The signal that switches the timeline on and off; 0 for none.
 int timeline_signal_number(const Config& config);
 
-/// Lets a signal ring a bell while it lives. The handler is installed only where the signal has
-/// none, and removed with the last of these, unless the user has installed another meanwhile.
+/// Lets a signal wake a service thread while it lives. The handler is installed only where the
+/// signal has none, and removed with the last of these, unless the user has installed another
+/// meanwhile.
 /// Threads: any.
 class DumpSignal {
  public:
   /// `number`: 0 for none.
-  DumpSignal(int number, Bell& bell, Reason reason = Reason::kSignal);
+  DumpSignal(int number, Waker& waker, Reason reason = Reason::kSignal);
   ~DumpSignal();
   DumpSignal(const DumpSignal&) = delete;
   DumpSignal& operator=(const DumpSignal&) = delete;
-
-  /// True if the signal rings the bell.
-  [[nodiscard]] bool active() const noexcept { return place_ >= 0; }
 
  private:
   const int number_;

@@ -14,7 +14,7 @@
 #include <tuple>
 #include <utility>
 
-#include "bindings/runtime/diagnosis/kernel_view.h"
+#include "bindings/runtime/diagnosis/stacks.h"
 #include "core/base/os/endpoint.h"
 #include "core/base/os/file_descriptor.h"
 
@@ -53,7 +53,7 @@ void ask(Question& question, std::string_view request) {
                    ssize_t(request.size());
 }
 
-void hear(Question& question) {
+void receive(Question& question) {
   std::array<char, 65536> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   const ssize_t got = ::recv(question.fd.get(), buffer.data(), buffer.size(), 0);
   if (got > 0) question.answer.text.append(buffer.data(), static_cast<std::size_t>(got));
@@ -74,7 +74,7 @@ bool turn(std::vector<Question>& questions, std::string_view request) {
   constexpr int kWaitMs = 20;
   (void)::poll(polled.data(), polled.size(), kWaitMs);
   for (Question& question : questions) {
-    if (!question.over && question.asked) hear(question);
+    if (!question.over && question.asked) receive(question);
   }
   return true;
 }
@@ -107,7 +107,8 @@ std::optional<std::string> listening_name(const std::string& line) {
   return (bits & kListens) != 0 ? std::optional(name.substr(1)) : std::nullopt;
 }
 
-/// True if a raw group's name has the rank: "group of ranks 0,1". It has run no call yet, maybe.
+/// True if a raw group's name has the rank: "group of ranks 0,1". The rank may have run no call
+/// yet.
 bool is_in_group(std::string_view name, int rank) {
   constexpr std::string_view kBeginning = "group of ranks ";
   if (!name.starts_with(kBeginning)) return false;

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "bindings/exit_log/exit_log.h"
-#include "bindings/runtime/diagnosis/kernel_view.h"
 #include "bindings/runtime/diagnosis/service_thread.h"
 #include "bindings/runtime/diagnosis/stacks.h"
 #include "core/base/log.h"
@@ -22,18 +21,18 @@
 namespace ronde::diagnosis {
 namespace {
 
-/// A failed job's callers get their errors before this thread takes a core to write of it.
+/// The delay of a dump after a failure: callers get their errors before this thread takes a core.
 constexpr std::chrono::milliseconds kAfterFailure{10};
 constexpr std::chrono::milliseconds kStackTime{500};
 /// `ronde doctor` waits for 3 s.
 constexpr std::chrono::seconds kScriptTime{1};
-/// The interval of looking if the process had no descriptor left for the bell.
-constexpr std::chrono::milliseconds kWithoutBell{50};
+/// The interval of polling where the process had no descriptor left for the waker.
+constexpr std::chrono::milliseconds kPollInterval{50};
 /// The interval of looking if a report of a stall has ended.
 constexpr std::chrono::milliseconds kWhileReporting{100};
 /// Requests within this time get the same answer.
 constexpr std::chrono::milliseconds kSameAnswer{250};
-/// A rank that fails or stalls over and over does not fill a disk.
+/// Most dumps of a rank, so that one that fails or stalls again and again fills no disk.
 constexpr int kMostFiles = 64;
 
 std::int64_t ns_of(TimePoint when) {
@@ -44,7 +43,7 @@ std::int64_t wall_clock_ns() {
   return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// As other ranks read it.
+/// The address of this rank, as other ranks parse it.
 DiagnosticsAddress diagnostics_address(const Dump& head) {
   static std::atomic<int> count{0};
   const DiagnosticsAddress address{.pid = head.pid,
@@ -55,25 +54,25 @@ DiagnosticsAddress diagnostics_address(const Dump& head) {
   return DiagnosticsAddress::parse(address.text()).value_or(address);
 }
 
-DumpOperation operation_of(const Flight& flight) {
-  return {.number = flight.number,
-          .name = flight.name,
-          .kind = std::string(flight.kind),
-          .set = flight.set,
-          .bytes = flight.bytes,
-          .call = flight.call,
-          .submitted_ns = flight.at(FlightStage::kSubmitted),
-          .agreed_ns = flight.at(FlightStage::kAgreed),
-          .started_ns = flight.at(FlightStage::kStarted),
-          .done_ns = flight.at(FlightStage::kDone),
-          .status = std::string(to_string(flight.code))};
+DumpOperation operation_of(const OperationRecord& record) {
+  return {.number = record.number,
+          .name = record.name,
+          .kind = std::string(record.kind),
+          .set = record.set,
+          .bytes = record.bytes,
+          .call = record.call,
+          .submitted_ns = record.at(OperationStage::kSubmitted),
+          .agreed_ns = record.at(OperationStage::kAgreed),
+          .started_ns = record.at(OperationStage::kStarted),
+          .done_ns = record.at(OperationStage::kDone),
+          .status = std::string(to_string(record.code))};
 }
 
-void append_all(std::vector<DumpOperation>& into, const std::vector<Flight>& flights) {
-  for (const Flight& flight : flights) into.push_back(operation_of(flight));
+void append_all(std::vector<DumpOperation>& into, const std::vector<OperationRecord>& records) {
+  for (const OperationRecord& record : records) into.push_back(operation_of(record));
 }
 
-/// The kernel's view of the thread that most scripts run in; it is not asked for its stack.
+/// Adds the kernel's view of the main thread, unless the dump has its stack.
 void append_main_thread(Dump& dump) {
   const int main = ::getpid();
   for (const DumpThread& thread : dump.threads) {
@@ -103,9 +102,10 @@ std::string dump_path(const std::string& folder, const std::string& job, int ran
 Service::Service(ServiceOptions options)
     : options_(std::move(options)),
       self_(diagnostics_address(options_.head)),
-      listening_(options_.abort->listen([bell = options_.bell] { bell->ring(Reason::kFailure); })),
-      signal_(options_.signal, *options_.bell),
-      timeline_signal_(options_.timeline_signal, *options_.bell, Reason::kTimeline),
+      listening_(
+          options_.abort->listen([waker = options_.waker] { waker->wake(Reason::kFailure); })),
+      signal_(options_.signal, *options_.waker),
+      timeline_signal_(options_.timeline_signal, *options_.waker, Reason::kTimeline),
       script_(options_.script),
       watch_(options_.stall_warning, options_.stall_error),
       reporter_(options_.fail) {
@@ -126,7 +126,7 @@ Service::~Service() {
   options_.abort->unlisten(listening_);
   stop_.store(true);
   script_.abort();
-  options_.bell->wake();
+  options_.waker->wake();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -134,18 +134,18 @@ void Service::run() {
   name_this_thread("ronde-doctor");
   while (!stop_.load()) {
     wait();
-    serve_bell();
-    watch_flights();
+    serve_reasons();
+    watch_operations();
     if (socket_) socket_->turn(now(), [this](std::string_view request) { return reply(request); });
   }
-  serve_bell();
+  serve_reasons();
 }
 
 void Service::wait() {
-  std::vector<pollfd> polled = {{options_.bell->fd(), POLLIN, 0}};
+  std::vector<pollfd> polled = {{options_.waker->fd(), POLLIN, 0}};
   TimePoint until = failure_due_;
   until = std::min(until, reporter_.busy() ? now() + kWhileReporting : watch_.next_look());
-  if (polled.front().fd < 0) until = std::min(until, now() + kWithoutBell);
+  if (polled.front().fd < 0) until = std::min(until, now() + kPollInterval);
   if (socket_) {
     socket_->gather(polled);
     until = std::min(until, socket_->next_turn());
@@ -153,8 +153,8 @@ void Service::wait() {
   (void)::poll(polled.data(), polled.size(), poll_ms(until));
 }
 
-void Service::serve_bell() {
-  const std::uint8_t wanted = options_.bell->take();
+void Service::serve_reasons() {
+  const std::uint8_t wanted = options_.waker->take();
   const auto asked = [wanted](Reason reason) {
     return (wanted & static_cast<std::uint8_t>(reason)) != 0;
   };
@@ -170,8 +170,8 @@ void Service::serve_bell() {
   if (options_.abort->status().code() != Code::kAborted) tell("failure");
 }
 
-/// Operations stall at moments of their own; one dump has all that are pending. Without a folder
-/// the warnings say enough.
+/// Writes one dump for operations that stall at about the same time, as it has all pending ones.
+/// Without a folder the warnings suffice.
 void Service::tell_stall() {
   const TimePoint time = now();
   if (options_.folder.empty()) return;
@@ -182,14 +182,14 @@ void Service::tell_stall() {
 
 /// Reports operations that do not end though all ranks have agreed on them, or that nobody warns
 /// of.
-void Service::watch_flights() {
+void Service::watch_operations() {
   if (now() < watch_.next_look() || reporter_.busy()) return;
   std::vector<LateOperation> late;
-  for (const LateFlight& flight : watch_.look(*options_.flights, now())) {
-    late.push_back({.operation = operation_of(flight.flight),
-                    .others = flight.others,
-                    .late_ns = flight.late_ns,
-                    .over_limit = flight.over_limit});
+  for (const LateRecord& one : watch_.look(*options_.records, now())) {
+    late.push_back({.operation = operation_of(one.record),
+                    .others = one.others,
+                    .late_ns = one.late_ns,
+                    .over_limit = one.over_limit});
   }
   if (late.empty() || options_.abort->aborted()) return;
   reporter_.report(self_, outline("stall"), std::move(late));
@@ -211,7 +211,7 @@ Dump Service::outline(const char* reason) const {
 Dump Service::full(const char* reason) {
   Dump dump = outline(reason);
   const TimePoint script_due = now() + kScriptTime;
-  append_all(dump.operations, options_.flights->all());
+  append_all(dump.operations, options_.records->all());
   std::vector<int> tids = threads_named(kThreadPrefix);
   std::erase(tids, ::gettid());
   for (const int tid : options_.callers->tids()) tids.insert(tids.begin(), tid);
@@ -230,9 +230,9 @@ Dump Service::full(const char* reason) {
 void Service::tell(const char* reason) {
   if (options_.folder.empty()) {
     Dump dump = outline(reason);
-    append_all(dump.operations, options_.flights->pending());
-    append_all(dump.operations, options_.flights->failed(dump.steady_ns - kJustFailedNs));
-    const Flight last = options_.flights->last_finished();
+    append_all(dump.operations, options_.records->pending());
+    append_all(dump.operations, options_.records->failed(dump.steady_ns - kJustFailedNs));
+    const OperationRecord last = options_.records->last_finished();
     if (last.number != 0) dump.operations.push_back(operation_of(last));
     log(LogLevel::kWarning, "{}", summarize_dump(dump));
   } else {

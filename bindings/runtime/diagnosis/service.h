@@ -1,7 +1,6 @@
-// The thread of a rank that says what the rank is doing: to the log or a file when the job fails,
-// an operation stalls or a signal asks for it, and to `ronde doctor --job`. It reads the flight
-// recorder and asks no other thread for anything but its stack, so that it answers whatever they
-// are stuck in.
+// The thread that reports what its rank does: to the log or a file when the job fails, an operation
+// stalls or a signal asks, and to `ronde doctor --job`. It reads the flight recorder and asks no
+// other thread for anything but its stack, so that it answers whatever they are stuck in.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +18,8 @@
 #include "bindings/runtime/diagnosis/service_thread.h"
 #include "bindings/runtime/diagnosis/stall_reporter.h"
 #include "core/base/abort.h"
-#include "core/engine/records/flight_ring.h"
-#include "core/engine/records/flight_watch.h"
+#include "core/engine/records/operation_ring.h"
+#include "core/engine/records/record_watch.h"
 #include "timeline/dump.h"
 
 namespace ronde::diagnosis {
@@ -33,11 +32,11 @@ struct ServiceOptions {
   std::function<void()> on_timeline;  ///< Does so, in the service's thread.
   std::shared_ptr<const AbortToken> abort;
   std::function<Status()> left_behind;      ///< Engine::left_behind().
-  const FlightRing* flights = nullptr;      ///< Outlives it.
+  const OperationRing* records = nullptr;   ///< Outlives it.
   const WaitingCallers* callers = nullptr;  ///< Outlives it.
-  Bell* bell = nullptr;                     ///< Outlives it.
+  Waker* waker = nullptr;                   ///< Outlives it.
   ScriptSource script;                      ///< Null in a program without a script.
-  /// Between warnings of one operation: stalls are told of as rarely. Zero: never.
+  /// Time between two warnings of one operation, and between two dumps of stalls. Zero: never.
   Duration stall_warning{};
   Duration stall_error{};                   ///< Operations that run for longer fail the job.
   std::function<void(const Status&)> fail;  ///< Declares the job broken; any thread.
@@ -56,9 +55,9 @@ class Service {
  private:
   void run();
   void wait();
-  void serve_bell();
+  void serve_reasons();
   void tell_stall();
-  void watch_flights();
+  void watch_operations();
   void tell(const char* reason);
   void write_file(const Dump& dump);
   [[nodiscard]] Dump outline(const char* reason) const;
@@ -78,7 +77,7 @@ class Service {
   TimePoint stall_told_{};            // when last
   int files_written_ = 0;
   ScriptStacks script_;
-  FlightWatch watch_;
+  RecordWatch watch_;
   StallReporter reporter_;
   std::atomic<bool> stop_{false};
   std::thread thread_;  // last

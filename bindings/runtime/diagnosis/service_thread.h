@@ -1,4 +1,4 @@
-// Parts of a service thread: a bell that wakes it, and a start with signals blocked.
+// Parts of a service thread: its waker, and a start with signals blocked.
 #pragma once
 
 #include <atomic>
@@ -14,11 +14,11 @@ namespace ronde::diagnosis {
 /// Why a dump is wanted, or the timeline is to be switched on or off.
 enum class Reason : std::uint8_t { kStall = 1, kSignal = 2, kFailure = 4, kTimeline = 8 };
 
-/// Wakes a service thread for a reason. Threads: any, ring() in signal handlers too.
-class Bell {
+/// Wakes a service thread for a reason. Threads: any, wake() in signal handlers too.
+class Waker {
  public:
   /// Asks for a dump. Blocks: never.
-  void ring(Reason reason) noexcept {
+  void wake(Reason reason) noexcept {
     reasons_.fetch_or(static_cast<std::uint8_t>(reason), std::memory_order_release);
     wake();
   }

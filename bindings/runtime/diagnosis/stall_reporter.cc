@@ -10,12 +10,12 @@
 #include "bindings/runtime/diagnosis/service_thread.h"
 #include "core/base/log.h"
 #include "core/base/thread_name.h"
-#include "core/protocol/stall_query.h"
+#include "core/protocol/stall_facts.h"
 
 namespace ronde::diagnosis {
 namespace {
 
-/// As `ronde doctor --job` waits.
+/// As long as `ronde doctor --job` waits.
 constexpr std::chrono::seconds kQueryTime{3};
 
 std::string shown(const LateOperation& late) {

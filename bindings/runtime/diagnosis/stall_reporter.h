@@ -11,7 +11,7 @@
 
 #include "bindings/runtime/diagnosis/rank_query.h"
 #include "core/base/status.h"
-#include "core/engine/records/flight_watch.h"
+#include "core/engine/records/record_watch.h"
 #include "timeline/dump.h"
 
 namespace ronde::diagnosis {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "bindings/runtime/tuning.h"
+#include "bindings/runtime/groups/tuning.h"
 #include "core/base/wire_codec.h"
 
 namespace ronde {
@@ -73,10 +73,10 @@ Result<SetId> agree_on_id(Exchange& exchange, const std::vector<int>& ranks,
 
 namespace {
 
-constexpr std::array<std::string_view, 7> kShared = {
-    "RONDE_ALGORITHM",        "RONDE_DETERMINISTIC",  "RONDE_FUSION_THRESHOLD",
-    "RONDE_PARTITION_BYTES",  "RONDE_CACHE_CAPACITY", "RONDE_INLINE_PAYLOAD_BYTES",
-    "RONDE_RECONNECT_SECONDS"};
+constexpr std::array<std::string_view, 8> kShared = {
+    "RONDE_ALGORITHM",         "RONDE_DETERMINISTIC",   "RONDE_FUSION_THRESHOLD",
+    "RONDE_PARTITION_BYTES",   "RONDE_CACHE_CAPACITY",  "RONDE_INLINE_PAYLOAD_BYTES",
+    "RONDE_RECONNECT_SECONDS", "RONDE_CHECK_FIRST_STEP"};
 
 /// The settings of one rank.
 struct SharedSettings {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/config.h"
 #include "core/base/mutex.h"
+#include "core/base/settings/config.h"
 #include "core/base/status.h"
 #include "core/engine/engine.h"
 #include "core/ports/backend.h"
@@ -108,8 +108,8 @@ struct AgreedSettings {
   int old_members = 0;              ///< Ranks that were in the job before.
 };
 
-/// Compares this rank's settings with those of all ranks of `exchange`, and takes over the rows of
-/// rank 0's tuning file (no other rank's is read), or those that rank 0 keeps from the job before.
+/// Compares this rank's settings with those of all ranks of `exchange`. Takes over the rows of rank
+/// 0's tuning file, or those that rank 0 keeps from the job before; no other rank's file is read.
 /// Collective.
 /// Errors: kMismatch naming the setting, two ranks and both values; kInvalidArgument where rank 0
 /// cannot read its tuning file; kUnavailable where a rank cannot use its backend. The same on all

@@ -76,7 +76,7 @@ struct Opening {
     return made;
   }
 
-  /// Fills in what opens; returns why no communicator spans all ranks, or nothing.
+  /// Opens the communicators that can be opened. Returns why none spans all ranks, or nothing.
   Result<std::string> open(DeviceParts& parts) const {
     std::string reason = fmt::format("--backend {} was asked for", request.backend);
     if (request.registry.candidates(request.backend, DeviceKind::kCuda).ok()) {

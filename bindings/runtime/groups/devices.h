@@ -68,7 +68,7 @@ Status check_device_backend(Devices& devices, const Registry& registry, const st
 
 /// Opens what `group` needs; the ranks agree on which way its work goes:
 /// - a backend for devices over all ranks, where `backend` is "auto" or its name and it opens;
-/// - two levels (see ops/hierarchical/device.h), where the group has them and `algorithm` asks for
+/// - two levels (see ops/device/device_parts.h), where the group has them and `algorithm` asks for
 ///   them, or `backend` is "auto" and the backend for devices opens inside hosts only;
 /// - else through the host.
 /// Collective over the group. Errors: kUnsupported naming a rank and why it cannot, the same on

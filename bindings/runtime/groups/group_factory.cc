@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "bindings/runtime/rank_place.h"
+#include "bindings/runtime/groups/rank_place.h"
 #include "core/base/log.h"
 
 namespace ronde {
@@ -15,22 +15,22 @@ GroupSpec GroupFactory::group_spec(std::uint64_t key, const std::vector<int>& ra
   GroupSpec spec;
   spec.key = key;
   spec.ranks = ranks;
-  spec.rank = position(ranks, parts_.topology.rank);
-  spec.topology = &parts_.topology;
-  spec.abort = parts_.abort;
+  spec.rank = position(ranks, options_.topology.rank);
+  spec.topology = &options_.topology;
+  spec.abort = options_.abort;
   return spec;
 }
 
-Result<std::unique_ptr<CollectiveExecutor>> GroupFactory::open_executor(
-    const GroupRequest& request, const WaitOptions& options) {
-  const Config& config = parts_.config;
+Result<std::unique_ptr<Executor>> GroupFactory::open_executor(const GroupRequest& request,
+                                                              const WaitOptions& options) {
+  const Config& config = options_.config;
   const std::string& algorithm = request.algorithm.empty() ? config.algorithm : request.algorithm;
   GroupSpec spec = group_spec(request.key, request.ranks);
   spec.deadline = options.deadline;
-  const auto exchange = parts_.make_exchange(request.key, request.ranks, options);
-  const OpenRequest open{parts_.registry, config.backend, algorithm, config.deterministic};
+  const auto exchange = options_.make_exchange(request.key, request.ranks, options);
+  const OpenRequest open{options_.registry, config.backend, algorithm, config.deterministic};
   const auto inside = [&](std::uint64_t key, const std::vector<int>& members) {
-    return parts_.make_exchange(key, members, options);
+    return options_.make_exchange(key, members, options);
   };
   RONDE_ASSIGN_OR_RETURN(OpenedGroup opened, open_group(open, spec, *exchange, inside));
   warn_of_fallback(opened);
@@ -44,13 +44,13 @@ ExecutorOptions GroupFactory::executor_options(OpenedGroup opened, const GroupSp
                                                const std::string& algorithm) {
   ExecutorOptions options;
   options.host = std::move(opened.parts);
-  options.kernels = parts_.kernels;
+  options.kernels = options_.kernels;
   options.algorithm = algorithm;
-  options.tuned = parts_.tuned;
-  options.deterministic = parts_.config.deterministic;
-  options.events = &parts_.events;
-  options.residuals = parts_.residuals;
-  options.loss_steps = parts_.config.compression_error_steps;
+  options.tuned = options_.tuned;
+  options.deterministic = options_.config.deterministic;
+  options.events = &options_.events;
+  options.residuals = options_.residuals;
+  options.loss_steps = options_.config.compression_error_steps;
   options.open_device = [this, spec, algorithm](int index) {
     return open_device(index, spec, algorithm);
   };
@@ -62,20 +62,21 @@ ExecutorOptions GroupFactory::executor_options(OpenedGroup opened, const GroupSp
 Result<DeviceParts> GroupFactory::open_device(int index, GroupSpec spec,
                                               const std::string& algorithm) {
   WaitOptions wait;
-  wait.deadline = now() + parts_.config.start_timeout;
-  spec.deadline = now() + parts_.config.start_timeout / 2;  // leaves time to agree on another path
-  const auto agreement = parts_.make_exchange(device_key(spec.key), spec.ranks, wait);
+  wait.deadline = now() + options_.config.start_timeout;
+  spec.deadline =
+      now() + options_.config.start_timeout / 2;  // leaves time to agree on another path
+  const auto agreement = options_.make_exchange(device_key(spec.key), spec.ranks, wait);
   const auto inside = [&](std::uint64_t key, const std::vector<int>& members) {
-    return parts_.make_exchange(device_key(key), members, wait);
+    return options_.make_exchange(device_key(key), members, wait);
   };
-  return open_device_parts(parts_.devices,
-                           {parts_.registry, index, parts_.config.backend, algorithm, inside}, spec,
-                           *agreement);
+  return open_device_parts(options_.devices,
+                           {options_.registry, index, options_.config.backend, algorithm, inside},
+                           spec, *agreement);
 }
 
 /// Warns once, on the first rank of each host, of data planes that failed to open.
 void GroupFactory::warn_of_fallback(const OpenedGroup& opened) {
-  if (opened.passed_over.empty() || rank_place(parts_.topology).local_rank != 0) return;
+  if (opened.passed_over.empty() || rank_place(options_.topology).local_rank != 0) return;
   {
     const MutexLock lock(mutex_);
     if (!warned_.insert(opened.passed_over).second) return;
@@ -86,29 +87,30 @@ void GroupFactory::warn_of_fallback(const OpenedGroup& opened) {
 
 Result<std::unique_ptr<RawGroup>> GroupFactory::open(std::vector<int> ranks,
                                                      std::string algorithm) {
-  RONDE_RETURN_IF_ERROR(parts_.state.usable());
-  const int self = parts_.topology.rank;
+  RONDE_RETURN_IF_ERROR(options_.state.usable());
+  const int self = options_.topology.rank;
   std::sort(ranks.begin(), ranks.end());
   if (!std::binary_search(ranks.begin(), ranks.end(), self)) {
     return Status(Code::kInvalidArgument, fmt::format("rank {} is not in the group", self));
   }
   WaitOptions options;
-  options.deadline = now() + parts_.config.start_timeout;
-  const std::uint64_t key = parts_.keys.next(ranks);
+  options.deadline = now() + options_.config.start_timeout;
+  const std::uint64_t key = options_.keys.next(ranks);
   RONDE_ASSIGN_OR_RETURN(
       auto executor,
       open_executor({.key = key, .ranks = ranks, .algorithm = std::move(algorithm)}, options));
-  return make_raw_group(std::move(executor), {.abort = parts_.abort,
-                                              .mark = parts_.state.fork_mark(),
-                                              .flights = parts_.flights,
+  return make_raw_group(std::move(executor), {.abort = options_.abort,
+                                              .mark = options_.state.fork_mark(),
+                                              .records = options_.records,
                                               .ranks = ranks,
                                               .rank = position(ranks, self),
                                               .key = key});
 }
 
 Result<std::shared_ptr<std::byte>> GroupFactory::allocate(std::size_t bytes) {
-  RONDE_RETURN_IF_ERROR(parts_.state.usable());
-  RONDE_ASSIGN_OR_RETURN(const auto candidates, parts_.registry.candidates(parts_.config.backend));
+  RONDE_RETURN_IF_ERROR(options_.state.usable());
+  RONDE_ASSIGN_OR_RETURN(const auto candidates,
+                         options_.registry.candidates(options_.config.backend));
   for (Backend* backend : candidates) {
     if (auto memory = backend->allocate(bytes)) return memory;
   }
@@ -120,8 +122,8 @@ Result<std::shared_ptr<std::byte>> GroupFactory::allocate(std::size_t bytes) {
 
 std::vector<std::string> GroupFactory::describe_backends() const {
   std::vector<int> everyone;
-  for (int rank = 0; rank < parts_.topology.size(); ++rank) everyone.push_back(rank);
-  return parts_.registry.describe(group_spec(kGlobalSet, everyone));
+  for (int rank = 0; rank < options_.topology.size(); ++rank) everyone.push_back(rank);
+  return options_.registry.describe(group_spec(kGlobalSet, everyone));
 }
 
 }  // namespace ronde

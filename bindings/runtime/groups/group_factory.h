@@ -12,11 +12,11 @@
 #include "bindings/runtime/groups/devices.h"
 #include "bindings/runtime/groups/group_opener.h"
 #include "bindings/runtime/groups/raw_group.h"
-#include "bindings/runtime/runtime_state.h"
-#include "core/base/config.h"
+#include "bindings/runtime/groups/runtime_state.h"
 #include "core/base/mutex.h"
+#include "core/base/settings/config.h"
 #include "core/base/status.h"
-#include "core/engine/records/flight_ring.h"
+#include "core/engine/records/operation_ring.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/reduce_kernels.h"
 #include "core/ports/topology.h"
@@ -25,11 +25,11 @@
 
 namespace ronde {
 
-/// Which executor to open.
+/// The executor to open.
 struct GroupRequest {
   std::uint64_t key = 0;       ///< The same on all its ranks, no other group's.
   std::vector<int> ranks;      ///< Ranks of the job, ascending.
-  SetId set = kGlobalSet;      ///< By which residuals are kept.
+  SetId set = kGlobalSet;      ///< Residuals are kept by it.
   std::string set_name = {};   ///< As ExecutorOptions has it.
   std::string algorithm = {};  ///< In place of the setting; empty: the setting's.
 };
@@ -37,27 +37,27 @@ struct GroupRequest {
 /// Opens the data planes of groups of ranks. Threads: any.
 class GroupFactory {
  public:
-  /// The parts of the runtime that it uses. All references outlive it and the executors.
-  struct Parts {
+  /// All references outlive it and the executors.
+  struct Options {
     const Config& config;
     const Topology& topology;
     const RuntimeState& state;
     const Registry& registry;
-    const EventGate& events;
+    const EventSwitch& events;
     Devices& devices;
     GroupKeys& keys;
     MakeExchange make_exchange;
     std::shared_ptr<AbortToken> abort;
     std::shared_ptr<const ReduceKernels> kernels;
     std::shared_ptr<ResidualStore> residuals;
-    std::shared_ptr<FlightRing> flights;
+    std::shared_ptr<OperationRing> records;
     std::vector<SelectionRow> tuned = {};  ///< Rows of rank 0's tuning file.
   };
-  explicit GroupFactory(Parts parts) : parts_(std::move(parts)) {}
+  explicit GroupFactory(Options options) : options_(std::move(options)) {}
 
   /// Opens data plane and executor of a group. Collective over its ranks. Blocks.
-  Result<std::unique_ptr<CollectiveExecutor>> open_executor(const GroupRequest& request,
-                                                            const WaitOptions& options)
+  Result<std::unique_ptr<Executor>> open_executor(const GroupRequest& request,
+                                                  const WaitOptions& options)
       RONDE_EXCLUDES(mutex_);
   /// Opens a raw group of the job's `ranks`. Collective over them. Blocks.
   /// `algorithm`: as GroupRequest has it.
@@ -76,7 +76,7 @@ class GroupFactory {
   Result<DeviceParts> open_device(int index, GroupSpec spec, const std::string& algorithm);
   void warn_of_fallback(const OpenedGroup& opened) RONDE_EXCLUDES(mutex_);
 
-  const Parts parts_;
+  const Options options_;
   Mutex mutex_;
   std::set<std::string> warned_ RONDE_GUARDED_BY(mutex_);
 };

@@ -57,7 +57,7 @@ struct Attempt {
   std::string objection;  ///< The same on all ranks; empty: it is open on all.
 };
 
-/// Opens, and learns whether the others could.
+/// Opens a communicator, and agrees with the other ranks if all could.
 Result<Attempt> attempt(Backend& backend, const GroupSpec& spec, Exchange& exchange) {
   Attempt made{backend.open(spec, exchange), {}};
   if (spec.abort && spec.abort->aborted()) return spec.abort->status();
@@ -72,8 +72,8 @@ void append_objection(std::string& to, const Backend& backend, const std::string
   to += fmt::format("{}{}: {}", to.empty() ? "" : "; ", backend.name(), reason);
 }
 
-/// True if the user leaves the choice for host memory to Ronde; who names a backend for devices
-/// does.
+/// True if Ronde chooses the backend for host memory: for "auto", or if the user names one for
+/// devices.
 bool is_automatic(const OpenRequest& request) {
   return request.backend == "auto" || request.registry.serves(request.backend, DeviceKind::kCuda);
 }
@@ -114,6 +114,12 @@ Result<OpenedGroup> open_group(const OpenRequest& request, const GroupSpec& spec
   opened.parts.layout = std::move(layout);
   opened.passed_over += local.passed_over;
   return opened;
+}
+
+MakeExchange exchanges_over(Engine& engine) {
+  return [&engine](std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& options) {
+    return std::make_unique<EngineExchange>(engine, key, ranks, options);
+  };
 }
 
 Result<std::vector<std::string>> EngineExchange::allgather(std::string_view mine) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/registry.h"
+#include "bindings/runtime/groups/agreements.h"
 #include "core/engine/engine.h"
 #include "core/ports/backend.h"
 #include "ops/execution/host_communicators.h"
@@ -32,6 +33,9 @@ class EngineExchange final : public Exchange {
   std::uint32_t round_ = 0;
 };
 
+/// Makes exchanges over `engine`, which outlives them.
+MakeExchange exchanges_over(Engine& engine);
+
 /// The communicators of a group for host memory; none for a group of one rank.
 struct OpenedGroup {
   HostParts parts;
@@ -48,8 +52,8 @@ struct OpenRequest {
   bool deterministic = false;
 };
 
-/// As open_communicator; where wants_levels() of ops/selection/path.h says so, also the best one
-/// inside this host, over `inside`.
+/// As open_communicator. Also opens the best one inside this host, over `inside`, if wants_levels()
+/// of ops/selection/path.h is true.
 Result<OpenedGroup> open_group(const OpenRequest& request, const GroupSpec& spec,
                                Exchange& exchange,
                                const std::function<std::unique_ptr<Exchange>(

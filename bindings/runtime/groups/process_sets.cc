@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "bindings/runtime/groups/group_opener.h"
+
 namespace ronde {
 namespace {
 
@@ -22,12 +24,17 @@ std::string private_name(SetId id, const std::vector<int>& ranks) {
 
 }  // namespace
 
-ProcessSets::ProcessSets(Parts parts)
-    : parts_(std::move(parts)),
-      agreements_(parts_.make_exchange, parts_.table.ranks(kGlobalSet).value()) {}
+ProcessSets::ProcessSets(const RuntimeState& state, ProcessSetTable& table, GroupKeys& keys,
+                         Engine& engine, OpenExecutor open_executor)
+    : state_(state),
+      table_(table),
+      keys_(keys),
+      engine_(engine),
+      open_executor_(std::move(open_executor)),
+      agreements_(exchanges_over(engine), table.ranks(kGlobalSet).value()) {}
 
 bool ProcessSets::is_member(const std::vector<int>& ranks) const {
-  return std::binary_search(ranks.begin(), ranks.end(), parts_.rank);
+  return std::binary_search(ranks.begin(), ranks.end(), engine_.topology().rank);
 }
 
 /// Waits until all ranks of the job ask for the same change.
@@ -37,76 +44,77 @@ Status ProcessSets::announce(const std::string& change, const WaitOptions& optio
   barrier.request.kind = Collective::kBarrier;
   barrier.caller_waits = true;
   RONDE_ASSIGN_OR_RETURN(const OperationPtr operation,
-                         parts_.engine.submit(kGlobalSet, std::move(barrier)));
-  RONDE_RETURN_IF_ERROR(parts_.engine.wait(operation, options));
+                         engine_.submit(kGlobalSet, std::move(barrier)));
+  RONDE_RETURN_IF_ERROR(engine_.wait(operation, options));
   return agreements_.agree(change, options);
 }
 
 Result<SetId> ProcessSets::add(std::vector<int> ranks, const WaitOptions& options) {
-  RONDE_RETURN_IF_ERROR(parts_.state.usable());
+  RONDE_RETURN_IF_ERROR(state_.usable());
   std::sort(ranks.begin(), ranks.end());
-  RONDE_RETURN_IF_ERROR(parts_.table.check_new(ranks));
-  const SetId id = parts_.table.next();
+  RONDE_RETURN_IF_ERROR(table_.check_new(ranks));
+  const SetId id = table_.next();
   RONDE_RETURN_IF_ERROR(announce(fmt::format("add ranks {}", fmt::join(ranks, ", ")), options));
   Status mine;
   std::unique_ptr<Executor> executor;
   if (is_member(ranks)) {
-    const NewSet set{id, fmt::format("process set {}", parts_.table.next_number())};
-    auto opened = parts_.open_executor(static_cast<std::uint64_t>(id), ranks, options, set);
+    const NewSet set{id, fmt::format("process set {}", table_.next_number())};
+    auto opened = open_executor_(static_cast<std::uint64_t>(id), ranks, options, set);
     mine = opened.status();
     if (opened.ok()) executor = std::move(opened).value();
   }
   if (Status status = agreements_.share_outcome(mine, options); !status.ok()) {
-    parts_.table.skip();
+    table_.skip();
     return status.with_context(
         fmt::format("the process set of ranks {} could not be opened", fmt::join(ranks, ", ")));
   }
-  parts_.table.add(ranks);
-  if (executor) parts_.engine.add_set(id, std::move(ranks), std::move(executor));
+  table_.add(ranks);
+  if (executor) engine_.add_set(id, std::move(ranks), std::move(executor));
   return id;
 }
 
 Status ProcessSets::remove(SetId set, const WaitOptions& options) {
-  RONDE_RETURN_IF_ERROR(parts_.state.usable());
+  RONDE_RETURN_IF_ERROR(state_.usable());
   if (set == kGlobalSet) return {Code::kInvalidArgument, "the global process set stays"};
-  RONDE_ASSIGN_OR_RETURN(const SetId number, parts_.table.number(set));
-  parts_.engine.announce_removal(set, true);  // ahead of the first rank that leaves it
+  RONDE_ASSIGN_OR_RETURN(const SetId number, table_.number(set));
+  engine_.announce_removal(set, true);  // ahead of the first rank that leaves it
   if (Status status = announce(fmt::format("remove set {}", number), options); !status.ok()) {
-    parts_.engine.announce_removal(set, false);
+    engine_.announce_removal(set, false);
     return status;
   }
-  parts_.table.remove(set);
-  return parts_.engine.leave_set(set, options);
+  table_.remove(set);
+  return engine_.leave_set(set, options);
 }
 
 Result<SetId> ProcessSets::open(std::vector<int> ranks, const SetOptions& set,
                                 const WaitOptions& options) {
-  RONDE_RETURN_IF_ERROR(parts_.state.usable());
+  RONDE_RETURN_IF_ERROR(state_.usable());
   std::sort(ranks.begin(), ranks.end());
-  RONDE_RETURN_IF_ERROR(parts_.table.check_ranks(ranks));
+  RONDE_RETURN_IF_ERROR(table_.check_ranks(ranks));
   if (!is_member(ranks)) {
-    return Status(Code::kInvalidArgument, fmt::format("rank {} is not in the set", parts_.rank));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("rank {} is not in the set", engine_.topology().rank));
   }
-  const std::uint64_t key = parts_.keys.next(ranks);
-  const auto exchange = parts_.make_exchange(agreement_key(key), ranks, options);
+  const std::uint64_t key = keys_.next(ranks);
+  EngineExchange exchange(engine_, agreement_key(key), ranks, options);
   RONDE_ASSIGN_OR_RETURN(const SetId id,
-                         agree_on_id(*exchange, ranks, set.name, parts_.table.next_private()));
+                         agree_on_id(exchange, ranks, set.name, table_.next_private()));
   const NewSet opening{id, private_name(id, ranks)};
-  auto executor = parts_.open_executor(key, ranks, options, opening);
-  RONDE_RETURN_IF_ERROR(first_error(*exchange, ranks, executor.status()));
-  parts_.table.add_private(id, ranks);
-  parts_.engine.add_set(id, std::move(ranks), std::move(executor).value(), set.stall_error);
+  auto executor = open_executor_(key, ranks, options, opening);
+  RONDE_RETURN_IF_ERROR(first_error(exchange, ranks, executor.status()));
+  table_.add_private(id, ranks);
+  engine_.add_set(id, std::move(ranks), std::move(executor).value(), set.stall_error);
   return id;
 }
 
 Status ProcessSets::close(SetId set, const WaitOptions& options) {
-  RONDE_RETURN_IF_ERROR(parts_.state.usable());
+  RONDE_RETURN_IF_ERROR(state_.usable());
   if (set < kFirstPrivateSet) {
     return {Code::kInvalidArgument, fmt::format("set {} was not made by open_set()", set)};
   }
-  RONDE_RETURN_IF_ERROR(parts_.table.ranks(set).status());
-  parts_.table.remove(set);
-  return parts_.engine.leave_set(set, options);
+  RONDE_RETURN_IF_ERROR(table_.ranks(set).status());
+  table_.remove(set);
+  return engine_.leave_set(set, options);
 }
 
 }  // namespace ronde

@@ -8,7 +8,7 @@
 
 #include "bindings/runtime/groups/agreements.h"
 #include "bindings/runtime/groups/process_set_table.h"
-#include "bindings/runtime/runtime_state.h"
+#include "bindings/runtime/groups/runtime_state.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/engine/engine.h"
@@ -37,17 +37,9 @@ class ProcessSets {
       std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& options,
       const NewSet& set)>;
 
-  /// The parts of the runtime that it uses. All references outlive it; `engine` until `state` ends.
-  struct Parts {
-    const RuntimeState& state;
-    ProcessSetTable& table;
-    GroupKeys& keys;
-    Engine& engine;
-    int rank = 0;  ///< This rank, of the job.
-    MakeExchange make_exchange;
-    OpenExecutor open_executor;
-  };
-  explicit ProcessSets(Parts parts);
+  /// All references outlive it; `engine` until `state` ends.
+  ProcessSets(const RuntimeState& state, ProcessSetTable& table, GroupKeys& keys, Engine& engine,
+              OpenExecutor open_executor);
 
   /// Makes a public set of the job's `ranks`. Collective over all ranks of the job. Blocks.
   /// Errors: kMismatch where ranks disagree; kInvalidArgument: empty, unknown or double ranks, or
@@ -69,17 +61,21 @@ class ProcessSets {
   Status close(SetId set, const WaitOptions& options = {});
 
   /// Ranks of a set, ascending. Errors: kInvalidArgument where there is none.
-  [[nodiscard]] Result<std::vector<int>> ranks(SetId set) const { return parts_.table.ranks(set); }
+  [[nodiscard]] Result<std::vector<int>> ranks(SetId set) const { return table_.ranks(set); }
   /// As ProcessSetTable::number().
-  [[nodiscard]] Result<SetId> number(SetId set) const { return parts_.table.number(set); }
+  [[nodiscard]] Result<SetId> number(SetId set) const { return table_.number(set); }
   /// Ids of the public sets.
-  [[nodiscard]] std::vector<SetId> ids() const { return parts_.table.ids(); }
+  [[nodiscard]] std::vector<SetId> ids() const { return table_.ids(); }
 
  private:
   Status announce(const std::string& change, const WaitOptions& options);
   [[nodiscard]] bool is_member(const std::vector<int>& ranks) const;
 
-  const Parts parts_;
+  const RuntimeState& state_;
+  ProcessSetTable& table_;
+  GroupKeys& keys_;
+  Engine& engine_;
+  const OpenExecutor open_executor_;
   Agreements agreements_;
   std::atomic<int> changes_{0};
 };

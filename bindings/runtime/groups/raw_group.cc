@@ -35,11 +35,11 @@ TimePoint coarse_now() noexcept {
 
 class RawGroupImpl final : public RawGroup {
  public:
-  RawGroupImpl(std::unique_ptr<CollectiveExecutor> executor, RawGroupOptions options)
+  RawGroupImpl(std::unique_ptr<Executor> executor, RawGroupOptions options)
       : executor_(std::move(executor)),
         options_(std::move(options)),
-        seat_(options_.flights->take_seat(name_of(options_.ranks), set_of(options_.key))) {}
-  ~RawGroupImpl() override { options_.flights->leave_seat(seat_); }
+        reserved_(options_.records->reserve(name_of(options_.ranks), set_of(options_.key))) {}
+  ~RawGroupImpl() override { options_.records->release(reserved_); }
   RawGroupImpl(const RawGroupImpl&) = delete;
   RawGroupImpl& operator=(const RawGroupImpl&) = delete;
 
@@ -50,12 +50,12 @@ class RawGroupImpl final : public RawGroup {
   Status run(const Bundle& bundle) override {
     if (options_.abort->aborted()) return options_.abort->status();
     if (options_.mark->forked()) return forked_status();
-    const FlightTicket flight = options_.flights->begin_in(
-        seat_,
+    const RecordTicket record = options_.records->begin_in(
+        reserved_,
         {.kind = static_cast<int>(bundle.kind), .bytes = input_bytes(bundle), .call = ++calls_},
         coarse_now());
     Status status = executor_->execute(bundle, *options_.abort);
-    options_.flights->end(flight, status.code(), coarse_now());
+    options_.records->end(record, status.code(), coarse_now());
     return status;
   }
   [[nodiscard]] std::string last_path() const override { return executor_->last_path(); }
@@ -67,15 +67,15 @@ class RawGroupImpl final : public RawGroup {
   }
 
  private:
-  const std::unique_ptr<CollectiveExecutor> executor_;
+  const std::unique_ptr<Executor> executor_;
   const RawGroupOptions options_;
-  const FlightTicket seat_;
+  const RecordTicket reserved_;
   std::uint64_t calls_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<RawGroup> make_raw_group(std::unique_ptr<CollectiveExecutor> executor,
+std::unique_ptr<RawGroup> make_raw_group(std::unique_ptr<Executor> executor,
                                          RawGroupOptions options) {
   return std::make_unique<RawGroupImpl>(std::move(executor), std::move(options));
 }

@@ -92,11 +92,11 @@ template <typename Write>
 void for_each_kind(const Meter& meter, Write write) {
   for (int kind = 0; kind < static_cast<int>(kMeterKinds); ++kind) {
     const KindMeter& counted = meter.kind(kind);
-    if (counted.submitted.get() > 0) write(Labels{{"kind", flight_kind_name(kind)}}, counted);
+    if (counted.submitted.get() > 0) write(Labels{{"kind", operation_kind_name(kind)}}, counted);
   }
 }
 
-void per_kind(Exposition& out, const Meter& meter, const Tally KindMeter::*count) {
+void per_kind(Exposition& out, const Meter& meter, const Counter KindMeter::*count) {
   for_each_kind(meter, [&](const Labels& labels, const KindMeter& kind) {
     out.sample((kind.*count).get(), labels);
   });

@@ -8,13 +8,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <system_error>
 #include <utility>
 
 #include "bindings/runtime/diagnosis/service_thread.h"
-#include "bindings/runtime/metrics/http_request.h"
 #include "bindings/runtime/metrics/metrics.h"
 #include "core/base/os/endpoint.h"
 #include "core/base/thread_name.h"
@@ -22,10 +22,72 @@
 namespace ronde::metrics {
 namespace {
 
+std::string_view reason_of(HttpStatus status) noexcept {
+  switch (status) {
+    case HttpStatus::kOk:
+      return "OK";
+    case HttpStatus::kNotFound:
+      return "Not Found";
+    case HttpStatus::kMethodNotAllowed:
+      return "Method Not Allowed";
+    case HttpStatus::kTooLarge:
+      return "Request Header Fields Too Large";
+    case HttpStatus::kVersion:
+      return "HTTP Version Not Supported";
+    default:
+      return "Bad Request";
+  }
+}
+
+std::string_view without_return(std::string_view line) noexcept {
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+bool is_method(std::string_view text) noexcept {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return std::isalpha(static_cast<unsigned char>(c)) != 0;
+  });
+}
+
+/// "/metrics", "/metrics?x=1" or "http://host/metrics".
+bool is_metrics(std::string_view target) noexcept {
+  constexpr std::string_view kScheme = "http://";
+  if (target.starts_with(kScheme)) {
+    target.remove_prefix(kScheme.size());
+    target.remove_prefix(std::min(target.find('/'), target.size()));
+  }
+  return target.substr(0, target.find('?')) == "/metrics";
+}
+
+/// Judges "GET /metrics HTTP/1.1".
+HttpRequest judge_line(std::string_view line) noexcept {
+  const std::size_t first = line.find(' ');
+  const std::size_t last = line.rfind(' ');
+  if (first == std::string_view::npos || first == last) return {HttpStatus::kBadRequest};
+  const std::string_view method = line.substr(0, first);
+  const std::string_view target = line.substr(first + 1, last - first - 1);
+  const std::string_view version = line.substr(last + 1);
+  if (!is_method(method) || target.empty() || target.find(' ') != std::string_view::npos ||
+      !version.starts_with("HTTP/")) {
+    return {HttpStatus::kBadRequest};
+  }
+  const bool head = method == "HEAD";
+  if (!version.starts_with("HTTP/1.")) return {HttpStatus::kVersion, head};
+  if (!head && method != "GET") return {HttpStatus::kMethodNotAllowed};
+  return {is_metrics(target) ? HttpStatus::kOk : HttpStatus::kNotFound, head};
+}
+
+/// True if the empty line that ends a head is there.
+bool is_whole(std::string_view read) noexcept {
+  return read.find("\r\n\r\n") != std::string_view::npos ||
+         read.find("\n\n") != std::string_view::npos;
+}
+
 constexpr std::size_t kMostClients = 16;
 constexpr int kBacklog = 32;
 constexpr int kNiceness = 10;
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kTimeout{5};
 /// After this many at once, no client is accepted for a moment: a flood must not take the job's
 /// cores.
 constexpr int kCrowd = 16;
@@ -67,6 +129,29 @@ int poll_ms(TimePoint until) {
 
 }  // namespace
 
+HttpRequest judge_request(std::string_view read) noexcept {
+  const std::size_t end = read.find('\n');
+  if (end != std::string_view::npos) {
+    const HttpRequest request = judge_line(without_return(read.substr(0, end)));
+    if (request.status == HttpStatus::kBadRequest || is_whole(read)) return request;
+  }
+  return {read.size() >= kMostRequestBytes ? HttpStatus::kTooLarge : HttpStatus::kIncomplete};
+}
+
+std::string http_answer(const HttpRequest& request, std::string_view content_type,
+                        std::string_view page) {
+  const bool ok = request.status == HttpStatus::kOk;
+  const std::string_view reason = reason_of(request.status);
+  const std::string body =
+      ok ? std::string(page) : fmt::format("{}; metrics are at /metrics\n", reason);
+  return fmt::format(
+      "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Connection: close\r\n"
+      "\r\n{}",
+      static_cast<int>(request.status), reason, ok ? content_type : "text/plain; charset=utf-8",
+      body.size(), request.status == HttpStatus::kMethodNotAllowed ? "Allow: GET, HEAD\r\n" : "",
+      request.head ? std::string() : body);
+}
+
 Result<std::unique_ptr<Server>> Server::start(ServerOptions options) {
   if (options.port < 1 || options.port > 65'535) {
     return Status(Code::kInvalidArgument,
@@ -90,7 +175,7 @@ Server::Server(ServerOptions options, FileDescriptor listener)
 
 Server::~Server() {
   stop_.store(true);
-  bell_.wake();
+  waker_.wake();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -105,9 +190,9 @@ void Server::run() {
 }
 
 void Server::wait() {
-  constexpr std::chrono::milliseconds kWithoutBell{50};
-  std::vector<pollfd> polled = {{bell_.fd(), POLLIN, 0}};
-  TimePoint until = bell_.fd() < 0 ? now() + kWithoutBell : kForever;
+  constexpr std::chrono::milliseconds kPollInterval{50};
+  std::vector<pollfd> polled = {{waker_.fd(), POLLIN, 0}};
+  TimePoint until = waker_.fd() < 0 ? now() + kPollInterval : kForever;
   if (open_again_ <= now()) {
     polled.push_back({listener_.get(), POLLIN, 0});
   } else {
@@ -136,7 +221,7 @@ void Server::let_in() {
       return;
     }
     if (clients_.size() == kMostClients) clients_.erase(clients_.begin());
-    clients_.push_back({.fd = std::move(fd), .deadline = now() + kPatience});
+    clients_.push_back({.fd = std::move(fd), .deadline = now() + kTimeout});
     if (!serve(clients_.back())) clients_.pop_back();
   }
   open_again_ = now() + kShut;
@@ -173,7 +258,7 @@ bool Server::write_answer(Client& client) {
     if (put < 0) return errno == EAGAIN || errno == EINTR;
     client.written += static_cast<std::size_t>(put);
   }
-  // Closing while something of the client is unread would take the answer from it.
+  // If the socket is closed while input is unread, the kernel drops the answer.
   client.answered = true;
   (void)::shutdown(client.fd.get(), SHUT_WR);
   return drain(client);

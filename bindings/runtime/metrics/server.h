@@ -4,9 +4,11 @@
 #include <poll.h>
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -16,6 +18,33 @@
 #include "core/base/status.h"
 
 namespace ronde::metrics {
+
+/// A longer head of a request is refused.
+inline constexpr std::size_t kMostRequestBytes = 8192;
+
+/// The answer's status, by HTTP's numbers.
+enum class HttpStatus : int {
+  kIncomplete = 0,  ///< More has to be read first.
+  kOk = 200,
+  kBadRequest = 400,
+  kNotFound = 404,
+  kMethodNotAllowed = 405,
+  kTooLarge = 431,
+  kVersion = 505,
+};
+
+/// A client's request, as far as it is judged.
+struct HttpRequest {
+  HttpStatus status = HttpStatus::kIncomplete;
+  bool head = false;  ///< The answer goes without its body.
+};
+
+/// Judges what has been read of a request so far. Only GET and HEAD of /metrics are served.
+HttpRequest judge_request(std::string_view read) noexcept;
+
+/// The whole answer; `page` is its body where the status is kOk.
+std::string http_answer(const HttpRequest& request, std::string_view content_type,
+                        std::string_view page);
 
 struct ServerOptions {
   std::string address = "127.0.0.1";  ///< IPv4 or IPv6, as a number.
@@ -58,7 +87,7 @@ class Server {
 
   const ServerOptions options_;
   const FileDescriptor listener_;
-  diagnosis::Bell bell_;
+  diagnosis::Waker waker_;
   // Its thread only.
   std::vector<Client> clients_;
   TimePoint open_again_{};  // after a crowd, or without descriptors

@@ -18,7 +18,7 @@ struct Endpoint {
   socklen_t length = 0;
 
   [[nodiscard]] int family() const noexcept { return address.ss_family; }
-  /// For the system's calls.
+  /// The address as system calls take it.
   [[nodiscard]] const sockaddr* raw() const noexcept {
     return reinterpret_cast<const sockaddr*>(&address);
   }
@@ -26,17 +26,17 @@ struct Endpoint {
   [[nodiscard]] std::string host() const;
   /// "10.0.0.1:4000", "[::1]:4000" or "@name".
   [[nodiscard]] std::string text() const;
-  /// Of a TCP address.
+  /// The port of a TCP address.
   [[nodiscard]] std::uint16_t port() const noexcept;
   /// The same address with another port; Unix addresses have none.
   [[nodiscard]] Endpoint with_port(std::uint16_t port) const noexcept;
-  /// Whether it means all interfaces.
+  /// True if it means all interfaces.
   [[nodiscard]] bool is_wildcard() const noexcept;
   /// True for ::1 and all of 127/8, though an interface lists one address of it.
   [[nodiscard]] bool is_loopback() const noexcept;
   /// True for a link-local IPv6 address.
   [[nodiscard]] bool is_link_local() const noexcept;
-  /// Whether both are the same IP address, with any ports.
+  /// True if both are the same IP address, with any ports.
   [[nodiscard]] bool same_host(const Endpoint& other) const noexcept;
 };
 
@@ -56,7 +56,7 @@ Result<Endpoint> numeric_host(const std::string& number);
 /// The address that a socket is bound to. Errors: kUnavailable.
 Result<Endpoint> local_endpoint(int socket);
 
-/// Whether the process at the other end of a Unix socket belongs to this user.
+/// True if the process at the other end of a Unix socket belongs to this user.
 bool is_same_user(int socket) noexcept;
 
 /// The id of the process that has connected at the other end of a Unix socket; -1 if unknown.

@@ -1,6 +1,9 @@
-// The one owner of file descriptors, and small helpers for them.
+// The one owner of file descriptors, helpers for them, and messages that carry them.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -58,5 +61,19 @@ ReadState read_some(int fd, std::string& out);
 
 /// `what` and the text of errno.
 Status errno_status(const std::string& what, Code code = Code::kUnavailable);
+
+/// A message of a Unix socket, and the descriptor that came with it (SCM_RIGHTS), which is closed
+/// on exec.
+struct FileMessage {
+  std::string bytes;
+  FileDescriptor file;
+};
+
+/// Sends one message, with a descriptor unless `file` is -1. Blocks: never. As send().
+ssize_t send_with_file(int socket, const std::string& bytes, int file) noexcept;
+
+/// Receives one message of up to `most` bytes. The kernel drops all descriptors but the first.
+/// Blocks only if the socket does. Empty where recvmsg() fails or the other end is closed.
+FileMessage receive_with_file(int socket, std::size_t most);
 
 }  // namespace ronde

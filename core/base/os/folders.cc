@@ -1,8 +1,14 @@
 #include "core/base/os/folders.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <system_error>
+
+#include "core/base/os/file_descriptor.h"
 
 namespace ronde {
 
@@ -43,6 +49,23 @@ std::vector<fs::path> paths_in(const fs::path& folder) {
     entry.increment(error);
   }
   return found;
+}
+
+Result<std::string> read_file(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  std::array<char, 1 << 16> piece{};
+  ssize_t count = file.valid() ? 1 : -1;
+  while (count > 0) {
+    count = ::read(file.get(), piece.data(), piece.size());
+    if (count < 0 && errno == EINTR) {
+      count = 1;
+    } else if (count > 0) {
+      text.append(piece.data(), static_cast<std::size_t>(count));
+    }
+  }
+  if (count == 0) return text;
+  return Status(Code::kUnavailable, std::generic_category().message(errno));
 }
 
 }  // namespace ronde

@@ -1,4 +1,5 @@
-// Folders and paths without exceptions: a folder may be deleted at any time, also this process's.
+// Folders, files and paths without exceptions: a folder may be deleted at any time, also this
+// process's.
 #pragma once
 
 #include <filesystem>
@@ -24,5 +25,8 @@ bool is_there(const std::filesystem::path& path) noexcept;
 /// The paths of what the folder holds, in no order; empty where it cannot be read, those read so
 /// far where it vanishes meanwhile.
 std::vector<std::filesystem::path> paths_in(const std::filesystem::path& folder);
+
+/// All bytes of a file. Errors: kUnavailable, in the system's words alone, also for a folder.
+Result<std::string> read_file(const std::string& path);
 
 }  // namespace ronde

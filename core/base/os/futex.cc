@@ -1,10 +1,13 @@
 #include "core/base/os/futex.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <ctime>
 
@@ -27,6 +30,12 @@ void call(const FutexWord& word, int operation, std::uint32_t value,
 int flag_of(FutexScope scope) noexcept {
   return scope == FutexScope::kProcess ? FUTEX_PRIVATE_FLAG : 0;
 }
+
+constexpr int kYields = 100;
+/// A scheduler's time slice is longer, the work of a peer on a small operation shorter.
+constexpr std::chrono::microseconds kDear{500};
+constexpr std::chrono::milliseconds kLeastPenalty{20};
+constexpr std::chrono::milliseconds kMostPenalty{1000};
 
 }  // namespace
 
@@ -62,5 +71,24 @@ void BasicWakeWord<scope>::wait(std::uint32_t ticket, TimePoint deadline) noexce
 
 template class BasicWakeWord<FutexScope::kProcess>;
 template class BasicWakeWord<FutexScope::kShared>;
+
+void AdaptiveYield::begin(TimePoint time) noexcept { left_ = time < resume_ ? 0 : kYields; }
+
+bool AdaptiveYield::yield() noexcept {
+  if (!is_left()) return false;
+  --left_;
+  const TimePoint start = now();
+  sched_yield();
+  note(start, now());
+  return true;
+}
+
+void AdaptiveYield::note(TimePoint left, TimePoint returned) noexcept {
+  if (returned - left < kDear) return;
+  const bool again = left - resume_ < penalty_;
+  penalty_ = again ? std::min<Duration>(2 * penalty_, kMostPenalty) : Duration(kLeastPenalty);
+  resume_ = returned + penalty_;
+  left_ = 0;
+}
 
 }  // namespace ronde

@@ -1,5 +1,5 @@
-// The kernel's futex calls, and a word that counts wake-ups. Callers avoid the calls while no
-// thread sleeps.
+// Waiting: the kernel's futex calls, a word that counts wake-ups, and yields before a wait sleeps.
+// Callers avoid the calls while no thread sleeps.
 #pragma once
 
 #include <atomic>
@@ -60,9 +60,32 @@ class BasicWakeWord {
 extern template class BasicWakeWord<FutexScope::kProcess>;
 extern template class BasicWakeWord<FutexScope::kShared>;
 
-/// For threads of one process.
+/// Wakes threads of one process.
 using WakeWord = BasicWakeWord<FutexScope::kProcess>;
-/// For processes that share the memory in which it lies.
+/// Wakes processes that share its memory.
 using SharedWakeWord = BasicWakeWord<FutexScope::kShared>;
+
+/// Decides for each wait whether to yield before it sleeps in the kernel. Where ranks outnumber
+/// cores, a yield to a peer takes about a microsecond, less than a sleep with a wake-up. A yield to
+/// another program takes milliseconds. Threads: one at a time.
+class AdaptiveYield {
+ public:
+  /// Starts a wait at `time`.
+  void begin(TimePoint time) noexcept;
+
+  /// True if yield() would let others run.
+  [[nodiscard]] bool is_left() const noexcept { return left_ > 0; }
+
+  /// Lets other threads run once. False if the wait should sleep now; then it has not yielded.
+  bool yield() noexcept;
+
+  /// Takes the times between which yield() gave the core away. Public for tests.
+  void note(TimePoint left, TimePoint returned) noexcept;
+
+ private:
+  int left_ = 0;        ///< Yields left in this wait.
+  Duration penalty_{};  ///< For how long yielding was given up the last time.
+  TimePoint resume_{};  ///< Waits that begin earlier do not yield.
+};
 
 }  // namespace ronde

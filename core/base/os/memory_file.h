@@ -39,7 +39,7 @@ Result<FileDescriptor> make_memory_file(const char* name, std::size_t bytes);
 /// Errors: kUnavailable.
 Result<FileDescriptor> make_memory_text(const char* name, std::string_view text);
 
-/// Whether the descriptor is a memory file of `bytes` that make_memory_file() made.
+/// True if the descriptor is a memory file of `bytes` that make_memory_file() made.
 bool is_memory_file(int fd, std::size_t bytes) noexcept;
 
 /// Maps all of it for reading and writing. Errors: kResourceExhausted.

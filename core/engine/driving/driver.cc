@@ -41,15 +41,21 @@ auto every_slice(Check check) {
 
 }  // namespace
 
-Driver::Driver(const Parts& parts, const Options& options)
-    : parts_(parts), options_(options), background_([this] { background_main(); }) {}
+Driver::Driver(ControlChannel& channel, DrivingRole& role, Progress& progress,
+               Membership& membership, const Options& options)
+    : channel_(channel),
+      role_(role),
+      progress_(progress),
+      membership_(membership),
+      options_(options),
+      background_([this] { background_main(); }) {}
 
 void Driver::stop() {
   if (!background_.joinable()) return;
-  parts_.role.stop();
+  role_.stop();
   background_.join();
   while (callers_inside_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
-  while (parts_.progress.step()) {  // ends what late callers left
+  while (progress_.step()) {  // ends what late callers left
   }
 }
 
@@ -61,12 +67,12 @@ Status Driver::wait_until(const Predicate& done, const WaitOptions& options) {
   bool drove = true;
   while (status.ok() && !done()) {
     const TimePoint until = std::min(options.deadline, now() + kInterruptSlice);
-    drove = parts_.role.try_take();
+    drove = role_.try_take();
     if (drove) {
       drive_for(done, options, ignored, until);
       release_role();
     } else {
-      parts_.role.wait_for_driver(done, until);
+      role_.wait_for_driver(done, until);
     }
     if (done()) break;
     status = interrupts_.check(options, ignored);
@@ -74,7 +80,7 @@ Status Driver::wait_until(const Predicate& done, const WaitOptions& options) {
       status = {Code::kTimeout, "the wait's deadline has passed"};
     }
   }
-  if (!drove) parts_.role.pass_on();
+  if (!drove) role_.pass_on();
   return status;
 }
 
@@ -82,49 +88,48 @@ Status Driver::wait_until(const Predicate& done, const WaitOptions& options) {
 /// delays it until the caller is interrupted or its deadline passes, the job fails.
 void Driver::drive_for(const Predicate& done, const WaitOptions& options, std::uint64_t ignored,
                        TimePoint until) {
-  const WaitCheck check(parts_.abort, every_slice([&] {
-                          parts_.progress.look_for_failure();
+  const WaitCheck check(membership_.abort(), every_slice([&] {
+                          progress_.look_for_failure();
                           const bool late = now() >= options.deadline;
                           if (late || !interrupts_.check(options, ignored).ok()) give_up(late);
                         }));
   // A caller with a near deadline must be able to leave the work behind.
-  parts_.progress.set_may_run(options.deadline - now() >= options_.far_deadline);
+  progress_.set_may_run(options.deadline - now() >= options_.far_deadline);
   drive(done, until, WhenIdle::kSleep);
-  parts_.progress.set_may_run(false);  // no check runs while the role is released
+  progress_.set_may_run(false);  // no check runs while the role is released
 }
 
 void Driver::give_up(bool late) {
-  const int rank = parts_.channel.topology().rank;
-  parts_.membership.fail(
-      Status(late ? Code::kTimeout : Code::kInterrupted,
-             fmt::format("rank {} {} while data moved", rank,
-                         late ? "came to the end of its wait" : "was interrupted"))
-          .about({.rank = rank, .host = {}, .pid = 0}));
+  const int rank = channel_.topology().rank;
+  membership_.fail(Status(late ? Code::kTimeout : Code::kInterrupted,
+                          fmt::format("rank {} {} while data moved", rank,
+                                      late ? "came to the end of its wait" : "was interrupted"))
+                       .about({.rank = rank, .host = {}, .pid = 0}));
 }
 
 void Driver::help(const Operation& operation, TimePoint until) {
-  if (!parts_.role.try_take()) {
-    parts_.role.wake_sleeper();  // the driver may have looked for tasks for the last time
+  if (!role_.try_take()) {
+    role_.wake_sleeper();  // the driver may have looked for tasks for the last time
     return;
   }
-  parts_.progress.set_may_run(true);
+  progress_.set_may_run(true);
   {
-    const WaitCheck check(parts_.abort,
-                          every_slice([this] { parts_.progress.look_for_failure(); }));
+    const WaitCheck check(membership_.abort(),
+                          every_slice([this] { progress_.look_for_failure(); }));
     drive([&] { return operation.done(); }, until, WhenIdle::kLeave);
   }
-  parts_.progress.set_may_run(false);
+  progress_.set_may_run(false);
   inline_driving_.learn(operation.done());
   release_role();
 }
 
 void Driver::release_role() {
   do {  // takes frames that came before peers knew which thread to wake; a step makes them forget
-    parts_.channel.prepare_wait(Sleeper::kBackground);
-  } while (parts_.progress.step());
-  parts_.channel.kick();
+    channel_.prepare_wait(Sleeper::kBackground);
+  } while (progress_.step());
+  channel_.kick();
   // Operations that ended since the last step have no deadline any more.
-  parts_.role.release(parts_.progress.update_deadline() < background_deadline_);
+  role_.release(progress_.update_deadline() < background_deadline_);
 }
 
 void Driver::drive(const Predicate& done, TimePoint until, WhenIdle when_idle) {
@@ -132,7 +137,7 @@ void Driver::drive(const Predicate& done, TimePoint until, WhenIdle when_idle) {
   bool kicked = false;
   yields_.begin(idle_since);
   while (!done()) {
-    if (parts_.progress.step()) {
+    if (progress_.step()) {
       idle_since = now();
       kicked = false;
       yields_.begin(idle_since);
@@ -141,19 +146,19 @@ void Driver::drive(const Predicate& done, TimePoint until, WhenIdle when_idle) {
     const TimePoint time = now();
     if (time >= until) return;
     if (!kicked && time - idle_since >= kKickAfter) {
-      parts_.channel.kick();
+      channel_.kick();
       kicked = true;
     }
     if (rest(time - idle_since)) continue;
     if (when_idle == WhenIdle::kLeave) return;
     sleep_as_caller(done, until);
-    idle_since = now() - options_.spin;  // asleep once, it sleeps again unless something comes
+    idle_since = now() - options_.spin;  // after one sleep it spins no more until something comes
   }
 }
 
 /// Spins for a moment or lets others run; false where a caller idle for so long should sleep.
 bool Driver::rest(Duration idle) {
-  if (parts_.queues.executing()) return false;
+  if (progress_.executing()) return false;
   if (options_.spin.count() == 0) return yields_.yield();
   if (idle >= options_.spin) return false;
   pause();
@@ -161,47 +166,47 @@ bool Driver::rest(Duration idle) {
 }
 
 void Driver::sleep_as_caller(const Predicate& done, TimePoint until) {
-  parts_.channel.kick();
-  const std::uint32_t ticket = parts_.channel.prepare_wait(Sleeper::kCaller);
-  if (!parts_.role.may_sleep(Sleeper::kCaller) || parts_.progress.step() || done()) return;
-  parts_.channel.wait(Sleeper::kCaller, ticket, std::min(until, parts_.progress.next_deadline()));
+  channel_.kick();
+  const std::uint32_t ticket = channel_.prepare_wait(Sleeper::kCaller);
+  if (!role_.may_sleep(Sleeper::kCaller) || progress_.step() || done()) return;
+  channel_.wait(Sleeper::kCaller, ticket, std::min(until, progress_.next_deadline()));
 }
 
 void Driver::background_main() {
   name_this_thread("ronde-engine");
-  while (parts_.role.take_in_background()) background_turn();
+  while (role_.take_in_background()) background_turn();
 }
 
 /// Takes steps until there is nothing to do, gives the role up and sleeps.
 void Driver::background_turn() {
-  parts_.progress.set_may_run(true);  // no caller waits in this thread
+  progress_.set_may_run(true);  // no caller waits in this thread
   {
-    const WaitCheck check(parts_.abort,
-                          every_slice([this] { parts_.progress.look_for_failure(); }));
-    while (parts_.progress.step()) {
+    const WaitCheck check(membership_.abort(),
+                          every_slice([this] { progress_.look_for_failure(); }));
+    while (progress_.step()) {
     }
   }
-  const std::uint32_t ticket = parts_.channel.prepare_wait(Sleeper::kBackground);
-  const bool sleep = parts_.role.may_sleep(Sleeper::kBackground) && !parts_.progress.step();
-  const TimePoint deadline = parts_.progress.next_deadline();
+  const std::uint32_t ticket = channel_.prepare_wait(Sleeper::kBackground);
+  const bool sleep = role_.may_sleep(Sleeper::kBackground) && !progress_.step();
+  const TimePoint deadline = progress_.next_deadline();
   background_deadline_ = deadline;
-  parts_.channel.kick();
-  parts_.role.release_in_background();
+  channel_.kick();
+  role_.release_in_background();
   if (!sleep) return;
-  parts_.channel.wait(Sleeper::kBackground, ticket, deadline);
+  channel_.wait(Sleeper::kBackground, ticket, deadline);
   gather_tasks();
 }
 
 void Driver::gather_tasks() {
-  const std::size_t waiting = parts_.role.tasks();
+  const std::size_t waiting = role_.tasks();
   if (waiting == 0 || !batching_.wanted(waiting)) return;
   std::this_thread::sleep_for(kGather);
-  batching_.learn(parts_.role.tasks());
+  batching_.learn(role_.tasks());
 }
 
 void Driver::interrupt() noexcept {
   interrupts_.raise();
-  parts_.channel.wake(Sleeper::kCaller);
+  channel_.wake(Sleeper::kCaller);
 }
 
 }  // namespace ronde

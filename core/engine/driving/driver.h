@@ -7,15 +7,13 @@
 #include <cstdint>
 #include <thread>
 
-#include "core/base/abort.h"
-#include "core/base/adaptive_yield.h"
+#include "core/base/os/futex.h"
 #include "core/engine/driving/driving_policy.h"
-#include "core/engine/driving/driving_role.h"
 #include "core/engine/driving/interrupts.h"
 #include "core/engine/driving/progress.h"
-#include "core/engine/operation.h"
 #include "core/engine/peers/membership.h"
-#include "core/engine/queues/queues.h"
+#include "core/engine/queues/driving_role.h"
+#include "core/engine/queues/operation.h"
 
 namespace ronde {
 
@@ -39,22 +37,14 @@ class Driver {
  public:
   using Predicate = DrivingRole::Predicate;
 
-  /// What the driver uses. All outlive it.
-  struct Parts {
-    ControlChannel& channel;
-    const AbortToken& abort;
-    DrivingRole& role;
-    Progress& progress;
-    const Queues& queues;
-    Membership& membership;
-  };
   struct Options {
     std::chrono::microseconds spin{0};                 ///< See EngineOptions::spin.
     Duration far_deadline = std::chrono::seconds(10);  ///< See EngineOptions::far_deadline.
   };
 
-  /// Starts the background thread.
-  Driver(const Parts& parts, const Options& options);
+  /// Starts the background thread. All references outlive the driver.
+  Driver(ControlChannel& channel, DrivingRole& role, Progress& progress, Membership& membership,
+         const Options& options);
   ~Driver() { stop(); }
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
@@ -65,9 +55,9 @@ class Driver {
   /// Blocks until `done`, which is called with the role's mutex held and so must not take it.
   /// Errors: kTimeout, kInterrupted, or that of the interrupt check.
   Status wait_until(const Predicate& done, const WaitOptions& options);
-  /// See Engine::interrupt.
+  /// Ends the waits of callers; see Engine::interrupt.
   void interrupt() noexcept;
-  /// Whether help() is likely to end an operation.
+  /// True if help() is likely to end an operation.
   [[nodiscard]] bool should_help() noexcept { return inline_driving_.wanted(); }
   /// Drives for a moment, without sleeping, until the operation is done.
   void help(const Operation& operation, TimePoint until);
@@ -75,7 +65,7 @@ class Driver {
   [[nodiscard]] Inside enter() noexcept { return Inside(callers_inside_); }
 
  private:
-  /// What a driving caller does once it has spun for long enough.
+  /// Yields or sleeps, once a driving caller has spun for long enough.
   enum class WhenIdle { kSleep, kLeave };
 
   void drive_for(const Predicate& done, const WaitOptions& options, std::uint64_t ignored,
@@ -90,7 +80,10 @@ class Driver {
   void gather_tasks();
 
   // Const after construction, or safe by itself.
-  const Parts parts_;
+  ControlChannel& channel_;
+  DrivingRole& role_;
+  Progress& progress_;
+  Membership& membership_;
   const Options options_;
   Interrupts interrupts_;
   InlineDrivePolicy inline_driving_;

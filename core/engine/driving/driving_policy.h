@@ -33,7 +33,7 @@ class BatchingPolicy {
 /// the framework. Each failure makes it skip more submissions, up to 63. Threads: any.
 class InlineDrivePolicy {
  public:
-  /// Whether to drive for this submission.
+  /// True if the caller is to drive for this submission.
   [[nodiscard]] bool wanted() noexcept {
     int left = skips_.load(std::memory_order_relaxed);
     while (left > 0) {

@@ -10,7 +10,7 @@
 
 namespace ronde {
 
-/// Asked now and then while a caller waits; an error ends the wait with it (the operation goes on).
+/// Called now and then while a caller waits. Its error ends the wait; the operation goes on.
 /// Called in the waiting thread at least every 50 ms.
 using InterruptCheck = std::function<Status()>;
 
@@ -18,7 +18,7 @@ using InterruptCheck = std::function<Status()>;
 struct WaitOptions {
   TimePoint deadline = kForever;  ///< Passing it gives kTimeout; the operation goes on.
   InterruptCheck interrupt;
-  /// If true, an interrupt() from before the wait, while no caller waited, ends it too.
+  /// An interrupt() that came while no caller waited ends the wait too.
   bool heeds_earlier_interrupts = true;
 };
 
@@ -33,7 +33,7 @@ class Interrupts {
     const auto& past = options.heeds_earlier_interrupts ? reported_ : raised_;
     return past.load(std::memory_order_acquire);
   }
-  /// Whether there are others than those that the wait ignores.
+  /// True if interrupts came that the wait does not ignore.
   [[nodiscard]] bool any_beyond(std::uint64_t ignored) const noexcept {
     return raised_.load(std::memory_order_acquire) != ignored;
   }

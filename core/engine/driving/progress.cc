@@ -4,15 +4,15 @@
 #include <vector>
 
 #include "core/base/log.h"
-#include "core/protocol/stall_query.h"
+#include "core/protocol/stall_facts.h"
 
 namespace ronde {
 
 bool Progress::step() {
-  bool progressed = parts_.intake.run();
-  progressed |= held_.deliver(parts_.router);  // before what has come since
-  progressed |= parts_.channel.poll(parts_.router);
-  progressed |= parts_.queues.come_due();
+  bool progressed = tasks_.run();
+  progressed |= held_.deliver(router_);  // before what has come since
+  progressed |= channel_.poll(router_);
+  progressed |= queues_.come_due();
   if (!progressed) return false;
   flush();
   run_agreed();
@@ -21,9 +21,9 @@ bool Progress::step() {
 
 void Progress::flush() {
   std::vector<QueueWarning> warnings;
-  parts_.queues.send_negotiations(parts_.outbox);
-  parts_.queues.take_warnings(warnings);
-  parts_.queues.update_deadline();
+  queues_.send_negotiations();
+  queues_.take_warnings(warnings);
+  queues_.update_deadline();
   for (const QueueWarning& warning : warnings) {
     log(warning.is_own ? LogLevel::kWarning : LogLevel::kInfo, "{}; {}", warning.text, kStallHint);
   }
@@ -31,26 +31,17 @@ void Progress::flush() {
 }
 
 void Progress::run_agreed() {
-  if (!collect_agreed()) return;
-  parts_.queues.send_negotiations(parts_.outbox);  // the coordinator let paced bundles go
+  if (!queues_.collect_agreed()) return;
+  queues_.send_negotiations();  // the coordinator let paced bundles go
   // Peers must know of the whole agreement before this thread may be busy with it.
-  const bool told = parts_.channel.kick();
+  const bool told = channel_.kick();
   runs_ = true;
-  parts_.queues.run_agreed(may_run_ && told);
+  queues_.run_agreed(may_run_ && told);
   runs_ = false;
 }
 
 void Progress::look_for_failure() {
-  if (runs_) parts_.channel.poll(held_);
-}
-
-bool Progress::collect_agreed() {
-  bool any = false;
-  do {
-    any |= parts_.queues.collect_agreed();
-  } while (parts_.launches.take_ordered());
-  parts_.launches.end_if_closed();
-  return any;
+  if (runs_) channel_.poll(held_);
 }
 
 }  // namespace ronde

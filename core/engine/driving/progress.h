@@ -4,13 +4,10 @@
 #include <functional>
 #include <utility>
 
-#include "core/base/abort.h"
-#include "core/engine/driving/intake.h"
-#include "core/engine/peers/held_frames.h"
-#include "core/engine/peers/outbox.h"
+#include "core/engine/frames/frame.h"
 #include "core/engine/peers/router.h"
-#include "core/engine/queues/launch_coordinator.h"
 #include "core/engine/queues/queues.h"
+#include "core/engine/queues/task_queue.h"
 
 namespace ronde {
 
@@ -18,43 +15,42 @@ namespace ronde {
 /// Threads: the driving thread.
 class Progress {
  public:
-  /// What a step moves on. All outlive it.
-  struct Parts {
-    ControlChannel& channel;
-    AbortToken& abort;
-    Intake& intake;
-    Router& router;
-    Outbox& outbox;
-    Queues& queues;
-    LaunchCoordinator& launches;
-  };
-
-  /// `on_stall`: see EngineOptions::on_stall; may be empty.
-  Progress(const Parts& parts, std::function<void()> on_stall)
-      : parts_(parts), on_stall_(std::move(on_stall)), held_(parts.abort) {}
+  /// `on_stall`: see EngineOptions::on_stall; may be empty. All references outlive it.
+  Progress(ControlChannel& channel, TaskQueue& tasks, Router& router, Queues& queues,
+           std::function<void()> on_stall)
+      : channel_(channel),
+        tasks_(tasks),
+        router_(router),
+        queues_(queues),
+        on_stall_(std::move(on_stall)),
+        held_(tasks.abort()) {}
 
   /// Takes one step; false where there was nothing to do.
   /// Blocks: only for agreed work that it runs, see set_may_run().
   bool step();
-  /// Whether steps may run small agreed work in this thread. Otherwise the queue's thread runs it.
+  /// Lets steps run small agreed work in this thread. Otherwise the queue's thread runs it.
   void set_may_run(bool may_run) noexcept { may_run_ = may_run; }
   /// Takes in what has come while a step runs agreed work: a failure of the job ends its waits.
   /// Does nothing at other times.
   void look_for_failure();
-  /// Looks up when a step has something to do although nothing comes in, and returns it.
+  /// Looks up and returns when a step has work next, even if nothing arrives.
   TimePoint update_deadline() {
-    parts_.queues.update_deadline();
+    queues_.update_deadline();
     return next_deadline();
   }
-  /// That time, as of the last update or step.
-  [[nodiscard]] TimePoint next_deadline() const noexcept { return parts_.queues.next_deadline(); }
+  /// The next deadline, as of the last update or step.
+  [[nodiscard]] TimePoint next_deadline() const noexcept { return queues_.next_deadline(); }
+  /// True if a thread of any queue is at work; see Queues::executing().
+  [[nodiscard]] bool executing() const { return queues_.executing(); }
 
  private:
   void flush();
   void run_agreed();
-  [[nodiscard]] bool collect_agreed();
 
-  const Parts parts_;
+  ControlChannel& channel_;
+  TaskQueue& tasks_;
+  Router& router_;
+  Queues& queues_;
   const std::function<void()> on_stall_;
   bool may_run_ = false;
   bool runs_ = false;  // agreed work, in this thread perhaps

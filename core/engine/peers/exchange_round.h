@@ -38,11 +38,11 @@ class ExchangeRound {
   [[nodiscard]] const ExchangedValues& values() const noexcept { return values_; }
   /// Children whose part of the tree is not complete.
   [[nodiscard]] std::vector<int> waits_for() const;
-  [[nodiscard]] bool has_heard_all_of(int child) const { return complete_.contains(child); }
+  [[nodiscard]] bool has_all_of(int child) const { return complete_.contains(child); }
   [[nodiscard]] const TreePlace& place() const noexcept { return place_; }
   [[nodiscard]] const std::vector<int>& ranks() const noexcept { return ranks_; }
 
-  /// Takes ranks that are missing, and by how many the unanswered questions grow.
+  /// Adds ranks that are missing. `unanswered`: added to the number of open questions.
   void take_answer(const std::vector<int>& missing, int unanswered);
   [[nodiscard]] const std::set<int>& missing() const noexcept { return missing_; }
   [[nodiscard]] bool all_answered() const noexcept { return asked_ && unanswered_ <= 0; }

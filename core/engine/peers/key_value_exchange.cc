@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/base/wire_codec.h"
-#include "core/engine/peers/frame.h"
+#include "core/engine/frames/frame.h"
 #include "core/ports/control_channel.h"
 
 namespace ronde {
@@ -81,7 +81,7 @@ std::optional<Status> KeyValueExchange::why_hopeless(const ExchangeRound& round)
   for (const auto& [rank, reason] : left_) {
     const auto& children = round.place().children;
     const bool is_child = std::find(children.begin(), children.end(), rank) != children.end();
-    if (rank == round.place().parent || (is_child && !round.has_heard_all_of(rank))) return reason;
+    if (rank == round.place().parent || (is_child && !round.has_all_of(rank))) return reason;
   }
   return std::nullopt;
 }
@@ -101,7 +101,7 @@ void KeyValueExchange::send_values(int to, const ExchangeId& id, const Exchanged
   std::size_t bytes = 0;
   for (const auto& [rank, value] : values) {
     if (bytes > 0 && bytes + value.size() > kPieceBytes) {
-      outbox_.add(to, message(id, kind, piece));
+      sender_.add(to, message(id, kind, piece));
       piece.values.clear();
       bytes = 0;
     }
@@ -109,8 +109,8 @@ void KeyValueExchange::send_values(int to, const ExchangeId& id, const Exchanged
     bytes += sizeof rank + sizeof(std::uint32_t) + value.size();
   }
   piece.last = true;
-  outbox_.add(to, message(id, kind, piece));
-  outbox_.send(EnginePart::kExchange, id.key);
+  sender_.add(to, message(id, kind, piece));
+  sender_.send(EnginePart::kExchange, id.key);
 }
 
 /// The round has ended here: tells the children, and forgets it where no caller waits.
@@ -127,9 +127,9 @@ void KeyValueExchange::fail(const ExchangeId& id, ExchangeRound& round, const St
   std::vector<int> neighbours = round.place().children;
   if (!round.place().is_root()) neighbours.push_back(round.place().parent);
   for (const int rank : neighbours) {
-    if (rank != except) outbox_.add(rank, message(id, Kind::kFailure, why));
+    if (rank != except) sender_.add(rank, message(id, Kind::kFailure, why));
   }
-  outbox_.send(EnginePart::kExchange, id.key);
+  sender_.send(EnginePart::kExchange, id.key);
   if (round.abandoned) rounds_.erase(id);
 }
 
@@ -192,8 +192,8 @@ Status KeyValueExchange::on_question(const ExchangeId& id, int from, WireReader&
       "its ranks are impossible");
   RONDE_RETURN_IF_ERROR(reader.finish());
   const Answer answer = look_for_missing(id, question, from);
-  outbox_.add(question.origin, message(id, Kind::kAnswer, answer));
-  outbox_.send(EnginePart::kExchange, id.key);
+  sender_.add(question.origin, message(id, Kind::kAnswer, answer));
+  sender_.send(EnginePart::kExchange, id.key);
   return {};
 }
 
@@ -215,17 +215,17 @@ KeyValueExchange::Answer KeyValueExchange::look_for_missing(const ExchangeId& id
   if (round != nullptr && round->ended()) return answer;
   if (round == nullptr || !round->begun()) answer.missing.push_back(topology_.rank);
   const auto pass_on = [&](int to, bool down) {
-    outbox_.add(to, message(id, Kind::kQuestion, Question{question.origin, down, question.ranks}));
+    sender_.add(to, message(id, Kind::kQuestion, Question{question.origin, down, question.ranks}));
     ++answer.asked;
   };
   const TreePlace place = place_of(topology_.rank, question.ranks);
   for (const int child : place.children) {
-    if (child == from || (round != nullptr && round->has_heard_all_of(child))) continue;
+    if (child == from || (round != nullptr && round->has_all_of(child))) continue;
     const bool is_leaf = place_of(child, question.ranks).children.empty();
     is_leaf ? answer.missing.push_back(child) : pass_on(child, true);
   }
   if (!question.down && !place.is_root()) pass_on(place.parent, false);
-  outbox_.send(EnginePart::kExchange, id.key);
+  sender_.send(EnginePart::kExchange, id.key);
   return answer;
 }
 

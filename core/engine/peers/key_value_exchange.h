@@ -16,8 +16,8 @@
 #include "core/base/mutex.h"
 #include "core/base/status.h"
 #include "core/base/wire_codec.h"
+#include "core/engine/frames/frame.h"
 #include "core/engine/peers/exchange_round.h"
-#include "core/engine/peers/outbox.h"
 #include "core/ports/topology.h"
 
 namespace ronde {
@@ -36,9 +36,9 @@ class KeyValueExchange {
  public:
   using Outcome = Result<std::vector<std::string>>;
 
-  /// Both outlive it.
-  KeyValueExchange(const Topology& topology, Outbox& outbox) noexcept
-      : topology_(topology), outbox_(outbox) {}
+  /// `sender` outlives it.
+  explicit KeyValueExchange(FrameSender& sender) noexcept
+      : sender_(sender), topology_(sender.topology()) {}
 
   /// This rank gives its value. `ranks` contains it and is ascending.
   void begin(const ExchangeId& id, std::vector<int> ranks, std::string mine) RONDE_EXCLUDES(mutex_);
@@ -50,7 +50,7 @@ class KeyValueExchange {
   /// Asks the other ranks of an exchange for whom they wait.
   void ask_who_is_missing(const ExchangeId& id) RONDE_EXCLUDES(mutex_);
 
-  /// The outcome, once there is one; the exchange is forgotten with it. Threads: any.
+  /// Returns the outcome once there is one, and forgets the exchange. Threads: any.
   std::optional<Outcome> take(const ExchangeId& id) RONDE_EXCLUDES(mutex_);
   /// No caller waits for the outcome any more. Other ranks may still need this one. Threads: any.
   void abandon(const ExchangeId& id) RONDE_EXCLUDES(mutex_);
@@ -79,8 +79,8 @@ class KeyValueExchange {
   [[nodiscard]] Answer look_for_missing(const ExchangeId& id, const Question& question, int from)
       RONDE_REQUIRES(mutex_);
 
+  FrameSender& sender_;
   const Topology& topology_;
-  Outbox& outbox_;
   Mutex mutex_;
   std::map<ExchangeId, ExchangeRound> rounds_ RONDE_GUARDED_BY(mutex_);
   std::map<int, Status> left_ RONDE_GUARDED_BY(mutex_);

@@ -3,7 +3,7 @@
 #include <set>
 #include <utility>
 
-#include "core/engine/peers/frame.h"
+#include "core/engine/frames/frame.h"
 #include "core/protocol/tree.h"
 
 namespace ronde {
@@ -18,17 +18,17 @@ bool are_of_one_rank(const Status& a, const Status& b) {
 }  // namespace
 
 void Membership::fail(const Status& reason) {
-  parts_.abort.abort(reason);
-  parts_.intake.post([this, reason] { fail_now(reason); });
+  tasks_.abort().abort(reason);
+  tasks_.post([this, reason] { fail_now(reason); });
 }
 
 void Membership::fail_now(const Status& reason) {
-  parts_.abort.abort(reason);
+  tasks_.abort().abort(reason);
   const Status first = job_status();
   tell_failure(first);
-  parts_.queues.fail_pending(first);
-  parts_.messages.fail_all(first);
-  parts_.role.notify_callers();
+  queues_.fail_pending(first);
+  messages_.fail_all(first);
+  tasks_.notify_callers();
 }
 
 void Membership::tell_failure(const Status& reason) {
@@ -36,15 +36,15 @@ void Membership::tell_failure(const Status& reason) {
   if (reason.code() == Code::kAborted) return;
   if (!knowing_) knowing_.emplace();
   for (const int rank : recipients()) {
-    if (knowing_->insert(rank).second) parts_.outbox.add(rank, make_failure(reason));
+    if (knowing_->insert(rank).second) sender_.add(rank, make_failure(reason));
   }
-  parts_.outbox.send(EnginePart::kFailure, 0);
+  sender_.send(EnginePart::kFailure, 0);
 }
 
 /// A failure goes to all ranks of a host at once, and from host to host along a tree of those
 /// that have not left.
 std::vector<int> Membership::recipients() const {
-  const Topology& topology = parts_.topology;
+  const Topology& topology = sender_.topology();
   std::vector<int> present;
   std::vector<int> hosts;
   {
@@ -70,8 +70,9 @@ Status Membership::on_failure_frame(int from, std::span<const std::byte> payload
   RONDE_RETURN_IF_ERROR(read_failure(payload, failure));
   if (!knowing_) knowing_.emplace();
   knowing_->insert(from);
-  if (parts_.topology.same_host(from, parts_.topology.rank)) {
-    for (const int rank : parts_.topology.host_ranks(from)) knowing_->insert(rank);
+  const Topology& topology = sender_.topology();
+  if (topology.same_host(from, topology.rank)) {
+    for (const int rank : topology.host_ranks(from)) knowing_->insert(rank);
   }
   fail_now(failure);
   return {};
@@ -83,17 +84,17 @@ void Membership::on_left(int rank, const Status& reason) {
     left_.emplace(rank, reason);
   }
   if (knowing_) tell_failure(job_status());  // another rank may have the place of this one
-  parts_.messages.on_left(rank, reason);
-  parts_.role.notify_callers();
+  messages_.on_left(rank, reason);
+  tasks_.notify_callers();
 }
 
 std::shared_ptr<const std::atomic<bool>> Membership::leave(std::vector<SetQueuePtr> queues,
                                                            std::string why) {
   auto left = std::make_shared<std::atomic<bool>>(false);
-  parts_.intake.post([this, queues = std::move(queues), left, why = std::move(why)] {
+  tasks_.post([this, queues = std::move(queues), left, why = std::move(why)] {
     for (const SetQueuePtr& queue : queues) queue->negotiator().leave(now(), why);
     left->store(true);
-    parts_.role.notify_callers();
+    tasks_.notify_callers();
   });
   return left;
 }

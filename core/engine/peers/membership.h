@@ -13,11 +13,10 @@
 
 #include "core/base/abort.h"
 #include "core/base/mutex.h"
-#include "core/engine/driving/driving_role.h"
-#include "core/engine/driving/intake.h"
+#include "core/engine/frames/frame.h"
 #include "core/engine/peers/messages.h"
-#include "core/engine/peers/outbox.h"
 #include "core/engine/queues/queues.h"
+#include "core/engine/queues/task_queue.h"
 
 namespace ronde {
 
@@ -25,23 +24,19 @@ namespace ronde {
 /// Threads: any, unless a member says otherwise.
 class Membership {
  public:
-  /// The parts that the membership uses. All outlive it.
-  struct Parts {
-    const Topology& topology;
-    AbortToken& abort;
-    DrivingRole& role;
-    Intake& intake;
-    Outbox& outbox;
-    Queues& queues;
-    Messages& messages;
-  };
-
-  /// `on_left_behind`: see EngineOptions::on_left_behind; may be empty.
-  Membership(const Parts& parts, std::function<void()> on_left_behind)
-      : parts_(parts), on_left_behind_(std::move(on_left_behind)) {}
+  /// `on_left_behind`: see EngineOptions::on_left_behind; may be empty. All references outlive it.
+  Membership(TaskQueue& tasks, FrameSender& sender, Queues& queues, Messages& messages,
+             std::function<void()> on_left_behind)
+      : tasks_(tasks),
+        sender_(sender),
+        queues_(queues),
+        messages_(messages),
+        on_left_behind_(std::move(on_left_behind)) {}
 
   /// Ok, or why the job is broken.
-  [[nodiscard]] Status job_status() const { return parts_.abort.status(); }
+  [[nodiscard]] Status job_status() const { return tasks_.abort().status(); }
+  /// Aborted once it is.
+  [[nodiscard]] const AbortToken& abort() const noexcept { return tasks_.abort(); }
   /// Declares the job broken: all waits end, and all operations once the driving thread sees it.
   void fail(const Status& reason);
   /// As fail(), at once. Tells other ranks that do not know; each tells more. Threads: the driving
@@ -61,7 +56,7 @@ class Membership {
   [[nodiscard]] Status failure_of(int rank) const RONDE_EXCLUDES(mutex_);
   /// Notes that an operation has ended as a rank died or left.
   void note_left_behind(const Status& why) RONDE_EXCLUDES(mutex_);
-  /// The first error that note_left_behind() got of the rank it got one of last, or ok.
+  /// The first error of the rank that note_left_behind() heard of last; ok if there is none.
   [[nodiscard]] Status left_behind() const RONDE_EXCLUDES(mutex_);
 
  private:
@@ -69,7 +64,10 @@ class Membership {
   [[nodiscard]] std::vector<int> recipients() const RONDE_EXCLUDES(mutex_);
 
   // Const after construction.
-  const Parts parts_;
+  TaskQueue& tasks_;
+  FrameSender& sender_;
+  Queues& queues_;
+  Messages& messages_;
   const std::function<void()> on_left_behind_;
   // Driving thread only.
   std::optional<std::set<int>> knowing_;  // of the failure, once there is one

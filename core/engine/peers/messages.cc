@@ -3,8 +3,8 @@
 namespace ronde {
 
 OperationPtr Messages::send(int to, std::int64_t tag, std::span<const std::byte> data) {
-  auto operation = parts_.intake.make_message(kSendFlight, data.size());
-  parts_.intake.post([this, to, tag, data, operation] {
+  auto operation = tasks_.make_message(kSendKind, data.size());
+  tasks_.post([this, to, tag, data, operation] {
     matching_.send(to, tag, data, operation);
     flush();
   });
@@ -13,8 +13,8 @@ OperationPtr Messages::send(int to, std::int64_t tag, std::span<const std::byte>
 
 OperationPtr Messages::recv(int from, std::int64_t tag, std::span<std::byte> data,
                             Message* message) {
-  auto operation = parts_.intake.make_message(kRecvFlight, data.size());
-  parts_.intake.post([this, from, tag, data, message, operation] {
+  auto operation = tasks_.make_message(kRecvKind, data.size());
+  tasks_.post([this, from, tag, data, message, operation] {
     matching_.recv(from, tag, data, message, operation);
     flush();
   });
@@ -35,8 +35,8 @@ void Messages::on_left(int rank, const Status& reason) {
 /// Sends frames and ends the operations that are done.
 void Messages::flush() {
   if (!matching_.has_output()) return;
-  matching_.take_frames(parts_.outbox.frames());
-  parts_.outbox.send(EnginePart::kMessage, 0);
+  matching_.take_frames(sender_.frames());
+  sender_.send(EnginePart::kMessage, 0);
   finish_done();
 }
 
@@ -47,14 +47,8 @@ void Messages::fail_all(const Status& reason) {
 
 void Messages::finish_done() {
   matching_.take_finished(done_);
-  for (FinishedMessage& message : done_) {
-    const TimePoint ended = now();
-    const Code code = message.status.code();
-    parts_.flights.end(message.operation->flight(), code, ended);
-    parts_.meter.ended(ended_operation(*message.operation, code, ended));
-    message.operation->finish(message.status);
-  }
-  if (!done_.empty()) parts_.role.notify_callers();
+  for (FinishedMessage& message : done_) tasks_.finish_message(*message.operation, message.status);
+  if (!done_.empty()) tasks_.notify_callers();
   done_.clear();
 }
 

@@ -6,12 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "core/engine/driving/driving_role.h"
-#include "core/engine/driving/intake.h"
-#include "core/engine/peers/outbox.h"
+#include "core/engine/frames/frame.h"
 #include "core/engine/peers/point_to_point.h"
-#include "core/engine/records/flight_ring.h"
-#include "core/engine/records/meter.h"
+#include "core/engine/queues/task_queue.h"
 
 namespace ronde {
 
@@ -19,16 +16,9 @@ namespace ronde {
 /// Threads: the driving thread, unless a member says otherwise.
 class Messages {
  public:
-  /// What the messages use. All outlive them.
-  struct Parts {
-    DrivingRole& role;
-    Intake& intake;
-    Outbox& outbox;
-    FlightRing& flights;
-    Meter& meter;
-  };
-
-  Messages(int rank, const Parts& parts) : parts_(parts), matching_(rank) {}
+  /// Both outlive the messages.
+  Messages(TaskQueue& tasks, FrameSender& sender)
+      : tasks_(tasks), sender_(sender), matching_(sender.topology().rank) {}
 
   /// Starts a send; `data` stays valid until the operation is done. Threads: any. Blocks: never.
   OperationPtr send(int to, std::int64_t tag, std::span<const std::byte> data);
@@ -47,7 +37,8 @@ class Messages {
   void flush();
   void finish_done();
 
-  const Parts parts_;
+  TaskQueue& tasks_;
+  FrameSender& sender_;
   PointToPoint matching_;
   std::vector<FinishedMessage> done_;  // reused
 };

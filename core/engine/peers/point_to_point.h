@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/engine/operation.h"
+#include "core/engine/queues/operation.h"
 #include "core/protocol/negotiator.h"
 
 namespace ronde {
@@ -56,7 +56,7 @@ class PointToPoint {
   /// Appends frames to send, and operations that have ended.
   void take_frames(std::vector<OutFrame>& out);
   void take_finished(std::vector<FinishedMessage>& out);
-  /// Whether take_frames or take_finished would give anything.
+  /// True if take_frames or take_finished would give anything.
   [[nodiscard]] bool has_output() const noexcept { return !frames_.empty() || !finished_.empty(); }
 
  private:

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/engine/queues/partition.h"
+#include "core/engine/queues/fusion.h"
 #include "core/ports/executor.h"
 
 namespace ronde {
@@ -26,17 +26,17 @@ QueueWorkerOptions BundleQueue::worker_options(QueueWorkerOptions options) {
   return options;
 }
 
-void BundleQueue::add(Bundle whole) {
+void BundleQueue::add(QueuedBundle whole) {
   if (!whole.result.empty()) return put(std::move(whole));
   const std::size_t limit = options_.partition_bytes;
   const std::size_t bytes = agreed_bytes(whole);
   // Nothing that follows could overtake a bundle that is not worth a second partition.
   whole.paced = limit > 0 && bytes > limit / 2;
   if (limit == 0 || bytes <= limit) return put(std::move(whole));
-  for (Bundle& part : cut_bundle(std::move(whole), limit)) put(std::move(part));
+  for (QueuedBundle& part : cut_bundle(std::move(whole), limit)) put(std::move(part));
 }
 
-void BundleQueue::put(Bundle bundle) {
+void BundleQueue::put(QueuedBundle bundle) {
   bundle.id = (static_cast<std::uint64_t>(options_.id) << kBundleBits) | ++bundles_;
   if (!bundle.paced && order_.empty()) return hand_over(std::move(bundle));
   const std::int32_t priority = bundle.priority;
@@ -68,7 +68,7 @@ std::uint32_t BundleQueue::pace() {
 }
 
 /// Gives device work its turn, whose place the job's order of launches decides.
-void BundleQueue::hand_over(Bundle bundle) {
+void BundleQueue::hand_over(QueuedBundle bundle) {
   if (bundle.device.kind != DeviceKind::kCpu && options_.members > 1) {
     if (options_.id == kGlobalSet) {
       turns_.place_next();
@@ -81,7 +81,7 @@ void BundleQueue::hand_over(Bundle bundle) {
 }
 
 void BundleQueue::run(bool alone) {
-  for (Bundle& bundle : released_) {
+  for (QueuedBundle& bundle : released_) {
     const bool small = input_bytes(bundle) <= options_.inline_bytes;
     worker_.run_or_queue(std::move(bundle), alone && small);
   }

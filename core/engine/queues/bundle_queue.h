@@ -29,7 +29,7 @@ struct BundleQueueOptions {
   std::size_t partition_bytes = 0;  ///< Larger bundles are cut; 0: never. The same on all ranks.
   std::size_t inline_bytes = 0;     ///< Larger bundles run in the queue's thread.
   LaunchOrder* launches = nullptr;  ///< Of this process. Outlives the queue.
-  /// See SetQueueOptions.
+  /// Called when device work needs a place, or a paced bundle has ended: see SetQueueOptions.
   std::function<void()> on_device_work;
   std::function<void()> on_paced;
   QueueWorkerOptions worker;  ///< All but `paced_ended`.
@@ -42,7 +42,7 @@ class BundleQueue {
   explicit BundleQueue(BundleQueueOptions options);
 
   /// Takes over a bundle, in the agreed order.
-  void add(Bundle whole);
+  void add(QueuedBundle whole);
   /// The coordinator lets this many more paced bundles run. Call after the batch's add()s.
   void release(std::uint32_t bundles);
   /// The set is closed, so nothing is paced any more.
@@ -50,12 +50,12 @@ class BundleQueue {
   /// Coordinator: how many more paced bundles all ranks may run now. Counts them as released.
   [[nodiscard]] std::uint32_t pace();
 
-  /// Whether run() has anything to do.
+  /// True if run() has anything to do.
   [[nodiscard]] bool has_work() const noexcept { return !released_.empty(); }
   /// Runs or queues all released bundles, in order. A bundle runs in this thread only where `alone`
   /// and it is small. Blocks: for those that run here.
   void run(bool alone);
-  /// Whether the queue's thread has work. Threads: any.
+  /// True if the queue's thread has work. Threads: any.
   [[nodiscard]] bool executing() const { return worker_.busy(); }
 
   /// Any set but the global one: its next device work has its place now.
@@ -64,16 +64,16 @@ class BundleQueue {
   void end_launches() { turns_.close(); }
 
  private:
-  void put(Bundle bundle);
+  void put(QueuedBundle bundle);
   void release_next();
-  void hand_over(Bundle bundle);
+  void hand_over(QueuedBundle bundle);
   QueueWorkerOptions worker_options(QueueWorkerOptions options);
 
   // Const after construction.
   BundleQueueOptions options_;
   // Driving thread only.
-  RunOrder<Bundle> order_;        // agreed, and not released yet
-  std::vector<Bundle> released_;  // for run()
+  RunOrder<QueuedBundle> order_;        // agreed, and not released yet
+  std::vector<QueuedBundle> released_;  // for run()
   QueueTurns turns_;
   std::uint64_t bundles_ = 0;         // so far; all ranks count alike
   std::uint64_t paced_released_ = 0;  // coordinator: so far

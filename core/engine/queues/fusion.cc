@@ -43,8 +43,8 @@ int group_root(const Request& request, std::span<const int> members) {
   return found == members.end() ? 0 : static_cast<int>(found - members.begin());
 }
 
-Bundle bundle_like(const Request& request, DType dtype, std::span<const int> members) {
-  Bundle bundle;
+QueuedBundle bundle_like(const Request& request, DType dtype, std::span<const int> members) {
+  QueuedBundle bundle;
   bundle.kind = request.kind;
   bundle.dtype = dtype;
   bundle.op = request.op;
@@ -57,7 +57,7 @@ Bundle bundle_like(const Request& request, DType dtype, std::span<const int> mem
   return bundle;
 }
 
-/// What the residual of one tensor of a request is kept by: stable from step to step.
+/// The key of one tensor's residual: the same from step to step.
 std::string residual_key(const Request& request, std::size_t tensor) {
   if (request.name.empty() || request.tensors.size() == 1) return request.name;
   return fmt::format("{}[{}]", request.name, tensor);
@@ -84,7 +84,7 @@ class Fuser {
         std::size_t threshold_bytes)
       : batch_(batch), operations_(operations), members_(members), threshold_(threshold_bytes) {}
 
-  std::vector<Bundle> fuse() {
+  std::vector<QueuedBundle> fuse() {
     for (std::size_t item = 0; item < batch_.items.size(); ++item) {
       if (!is_moved(batch_.items[item])) continue;
       const std::size_t tensors = batch_.items[item].request.tensors.size();
@@ -132,7 +132,7 @@ class Fuser {
     return bundles_.size() - 1;
   }
 
-  void append(Bundle& bundle, std::size_t item, std::size_t tensor) {
+  void append(QueuedBundle& bundle, std::size_t item, std::size_t tensor) {
     const Agreed& agreed = batch_.items[item];
     const OperationPtr& operation = operations_[item];
     if (bundle.operations.empty()) bundle.priority = agreed.priority;
@@ -147,7 +147,8 @@ class Fuser {
   }
 
   /// The front of `result` is the bundle's; returns the rest.
-  static std::span<const std::byte> give_result(Bundle& bundle, std::span<const std::byte> result) {
+  static std::span<const std::byte> give_result(QueuedBundle& bundle,
+                                                std::span<const std::byte> result) {
     const auto front = result.first(std::min(input_bytes(bundle), result.size()));
     bundle.result.assign(front.begin(), front.end());
     return result.subspan(front.size());
@@ -158,14 +159,104 @@ class Fuser {
   const std::span<const int> members_;
   const std::size_t threshold_;
   std::vector<FusionClass> classes_;
-  std::vector<Bundle> bundles_;
+  std::vector<QueuedBundle> bundles_;
+};
+
+constexpr std::size_t kCutAlign = 4096;  // of cuts within a tensor: whole pages, whole elements
+
+/// Fills partitions from the front of the bundle.
+class Cutter {
+ public:
+  Cutter(QueuedBundle whole, std::size_t target_bytes)
+      : tensors_(std::exchange(whole.tensors, {})),
+        operations_(std::exchange(whole.operations, {})),
+        priorities_(std::exchange(whole.priorities, {})),
+        like_(std::move(whole)),
+        target_(target_bytes) {}
+
+  std::vector<QueuedBundle> cut() {
+    open();
+    for (std::size_t i = 0; i < operations_.size(); ++i) add(i);
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      parts_[i].partition = static_cast<int>(i) + 1;
+    }
+    return std::move(parts_);
+  }
+
+ private:
+  void open() {
+    parts_.push_back(like_);
+    room_ = target_;
+  }
+
+  void add(std::size_t index) {
+    const std::size_t bytes = input_bytes(tensors_[index], like_.dtype);
+    std::size_t pieces = 0;
+    std::size_t offset = 0;
+    do {
+      if (room_ == 0) open();
+      const std::size_t piece = piece_bytes(bytes - offset);
+      append(index, offset, piece, piece == bytes);
+      room_ -= std::min(room_, piece);
+      offset += piece;
+      ++pieces;
+    } while (offset < bytes);
+    if (const OperationPtr& operation = operations_[index]) {
+      operation->add_pieces(pieces - 1);
+    }
+  }
+
+  /// The bytes of a tensor's rest that go into the open partition.
+  [[nodiscard]] std::size_t piece_bytes(std::size_t left) const noexcept {
+    const std::size_t cut = (room_ + kCutAlign - 1) / kCutAlign * kCutAlign;
+    return std::min(left, cut);
+  }
+
+  void append(std::size_t index, std::size_t offset, std::size_t bytes, bool is_whole) {
+    QueuedBundle& part = parts_.back();
+    const OperationPtr& operation = operations_[index];
+    BundleTensor tensor = tensors_[index];
+    if (!is_whole) {
+      tensor.shape = {static_cast<std::int64_t>(bytes / size_of(like_.dtype))};
+      if (tensor.in != nullptr) tensor.in = static_cast<const std::byte*>(tensor.in) + offset;
+      if (tensor.out != nullptr) {
+        tensor.out = static_cast<std::byte*>(tensor.out) + offset;
+      } else if (operation) {
+        tensor.allocate = &part.allocators.emplace_back(operation->piece_allocator(offset));
+      }
+    }
+    if (part.operations.empty()) part.priority = priorities_[index];
+    part.operations.push_back(operation);
+    part.tensors.push_back(std::move(tensor));
+  }
+
+  const std::vector<BundleTensor> tensors_;
+  const std::vector<OperationPtr> operations_;
+  const std::vector<std::int32_t> priorities_;
+  const QueuedBundle like_;  // without tensors
+  const std::size_t target_;
+  std::size_t room_ = 0;
+  std::vector<QueuedBundle> parts_;
 };
 
 }  // namespace
 
-std::vector<Bundle> fuse(const Batch& batch, std::span<const OperationPtr> operations,
-                         std::span<const int> members, std::size_t threshold_bytes) {
+std::vector<QueuedBundle> fuse(const Batch& batch, std::span<const OperationPtr> operations,
+                               std::span<const int> members, std::size_t threshold_bytes) {
   return Fuser(batch, operations, members, threshold_bytes).fuse();
+}
+
+std::vector<QueuedBundle> cut_bundle(QueuedBundle whole, std::size_t partition_bytes) {
+  const std::size_t bytes = agreed_bytes(whole);
+  std::vector<QueuedBundle> parts;
+  const bool can = traits_of(whole.kind).element_wise() && is_element_wise(whole.op) &&
+                   whole.compression.empty();
+  if (partition_bytes == 0 || bytes <= partition_bytes || !can) {
+    parts.push_back(std::move(whole));
+    return parts;
+  }
+  const std::size_t count = (bytes - 1) / partition_bytes + 1;
+  return Cutter(std::move(whole), (bytes - 1) / count + 1).cut();
 }
 
 }  // namespace ronde

@@ -1,5 +1,7 @@
 #include "core/engine/queues/launch_coordinator.h"
 
+#include "core/engine/queues/queues.h"
+
 namespace ronde {
 namespace {
 
@@ -12,9 +14,9 @@ std::uint64_t name_of(int coordinator, SetId id) {
 }  // namespace
 
 void LaunchCoordinator::ask(SetId id) {
-  if (rank_ == 0) return order(rank_, id);
-  outbox_.add(0, {});
-  outbox_.send(EnginePart::kLaunch, static_cast<std::uint64_t>(id));
+  if (sender_.topology().rank == 0) return order(0, id);
+  sender_.add(0, {});
+  sender_.send(EnginePart::kLaunch, static_cast<std::uint64_t>(id));
 }
 
 void LaunchCoordinator::order(int coordinator, SetId id) {
@@ -41,7 +43,9 @@ void LaunchCoordinator::on_started(SetQueue& queue) {
   order_early();
 }
 
-void LaunchCoordinator::end() {
+void LaunchCoordinator::end_if_closed() {
+  const SetQueue* const global = ended_ ? nullptr : queues_.driven(kGlobalSet);
+  if (global == nullptr || !global->closed()) return;
   ended_ = true;
   for (const SetQueuePtr& queue : queues_.driven()) {
     if (queue->id() != kGlobalSet) queue->end_launches();

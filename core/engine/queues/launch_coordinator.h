@@ -8,18 +8,19 @@
 #include <utility>
 #include <vector>
 
-#include "core/engine/peers/outbox.h"
-#include "core/engine/queues/queues.h"
+#include "core/engine/frames/frame.h"
+#include "core/engine/queues/set_queue.h"
 
 namespace ronde {
+
+class Queues;
 
 /// Gives the device work of each process set its place in the job's order of launches.
 /// Threads: the driving thread.
 class LaunchCoordinator {
  public:
-  /// `queues` and `outbox` outlive the coordinator.
-  LaunchCoordinator(int rank, Queues& queues, Outbox& outbox)
-      : rank_(rank), queues_(queues), outbox_(outbox) {}
+  /// `queues` and `sender` outlive the coordinator.
+  LaunchCoordinator(Queues& queues, FrameSender& sender) : queues_(queues), sender_(sender) {}
 
   /// Asks rank 0 for the place of the next device work of a set that this rank coordinates.
   void ask(SetId id);
@@ -31,21 +32,16 @@ class LaunchCoordinator {
   /// A queue was started. Other ranks may have asked for places before this rank had the global
   /// set.
   void on_started(SetQueue& queue);
-  /// Whether rank 0 entered places since the last call: the global set has agreed work then.
+  /// True if rank 0 entered places since the last call: the global set has agreed work then.
   [[nodiscard]] bool take_ordered() noexcept { return std::exchange(ordered_, false); }
   /// Gives no more places once a rank has left the global set.
-  void end_if_closed() {
-    const SetQueue* const global = ended_ ? nullptr : queues_.driven(kGlobalSet);
-    if (global != nullptr && global->closed()) end();
-  }
+  void end_if_closed();
 
  private:
   void order_early();
-  void end();
 
-  const int rank_;
   Queues& queues_;
-  Outbox& outbox_;
+  FrameSender& sender_;
   std::vector<std::uint64_t> early_;  // rank 0: asked for before it has the global set
   bool ordered_ = false;
   bool ended_ = false;

@@ -67,7 +67,7 @@ void QueueTurns::place_next() {
     order_.place(*early_.emplace_back(std::make_shared<LaunchOrder::Turn>(order_)));
     return;
   }
-  // One that has ended needed no turn after all.
+  // A turn that has ended already needs no place.
   if (const auto turn = unplaced_.front().lock()) order_.place(*turn);
   unplaced_.pop_front();
 }

@@ -18,7 +18,7 @@ QueueWorker::~QueueWorker() {
   if (thread_.joinable()) thread_.join();
 }
 
-void QueueWorker::run_or_queue(Bundle bundle, bool may_run_here) {
+void QueueWorker::run_or_queue(QueuedBundle bundle, bool may_run_here) {
   // Device work may have to agree with other ranks first. The driving thread must not wait for
   // that.
   const bool on_host = bundle.device.kind == DeviceKind::kCpu;
@@ -39,7 +39,7 @@ bool QueueWorker::busy() const {
   return running_ || !queue_.empty();
 }
 
-void QueueWorker::execute(Bundle& bundle) {
+void QueueWorker::execute(QueuedBundle& bundle) {
   const TimePoint started = note_started(bundle);
   const AbortToken& abort = *options_.abort;
   const Status status =
@@ -57,13 +57,14 @@ void QueueWorker::execute(Bundle& bundle) {
       options_.finish(operation, with_request(operation->tensors_status(), request), ended);
     }
   }
+  options_.bundle_ended();
   if (bundle.paced && options_.paced_ended) options_.paced_ended();
 }
 
-TimePoint QueueWorker::note_started(const Bundle& bundle) {
+TimePoint QueueWorker::note_started(const QueuedBundle& bundle) {
   const TimePoint started = now();
   for (const OperationPtr& operation : bundle.operations) {
-    if (operation) options_.flights->reach(operation->flight(), FlightStage::kStarted, started);
+    if (operation) options_.records->reach(operation->record(), OperationStage::kStarted, started);
   }
   return started;
 }
@@ -71,7 +72,7 @@ TimePoint QueueWorker::note_started(const Bundle& bundle) {
 void QueueWorker::thread_main() {
   name_this_thread("ronde-queue");
   for (;;) {
-    Bundle bundle;
+    QueuedBundle bundle;
     {
       MutexLock lock(mutex_);
       running_ = false;

@@ -10,8 +10,8 @@
 
 #include "core/base/abort.h"
 #include "core/base/mutex.h"
-#include "core/engine/operation.h"
 #include "core/engine/queues/fusion.h"
+#include "core/engine/queues/operation.h"
 #include "core/ports/executor.h"
 
 namespace ronde {
@@ -22,9 +22,11 @@ using FinishOperation = std::function<void(const OperationPtr&, const Status&, T
 struct QueueWorkerOptions {
   std::unique_ptr<Executor> executor;
   std::shared_ptr<AbortToken> abort;
-  FlightRing* flights = nullptr;  ///< Outlives it.
-  Meter* meter = nullptr;         ///< Outlives it; may be null.
+  OperationRing* records = nullptr;  ///< Outlives it.
+  Meter* meter = nullptr;            ///< Outlives it; may be null.
   FinishOperation finish;
+  /// Called once the operations of a bundle have finished, in the executing thread.
+  std::function<void()> bundle_ended = [] {};
   /// Called after each paced bundle, in the executing thread. May be empty.
   std::function<void()> paced_ended = {};
 };
@@ -41,16 +43,16 @@ class QueueWorker {
   /// Executes the bundle now if `may_run_here`, or if it waits for no other rank, and no other is
   /// queued or runs. Otherwise hands it to the queue's thread, which starts on first use. Blocks:
   /// while the bundle runs here.
-  void run_or_queue(Bundle bundle, bool may_run_here) RONDE_EXCLUDES(mutex_);
+  void run_or_queue(QueuedBundle bundle, bool may_run_here) RONDE_EXCLUDES(mutex_);
 
-  /// Whether anything is queued or running in the queue's thread. Threads: any.
+  /// True if anything is queued or running in the queue's thread. Threads: any.
   [[nodiscard]] bool busy() const RONDE_EXCLUDES(mutex_);
-  /// Whether bundles end without being executed. Threads: any.
+  /// True if bundles end without being executed. Threads: any.
   [[nodiscard]] bool aborted() const noexcept { return options_.abort->aborted(); }
 
  private:
-  void execute(Bundle& bundle);
-  [[nodiscard]] TimePoint note_started(const Bundle& bundle);
+  void execute(QueuedBundle& bundle);
+  [[nodiscard]] TimePoint note_started(const QueuedBundle& bundle);
   void thread_main() RONDE_EXCLUDES(mutex_);
 
   // Const after construction.
@@ -60,7 +62,7 @@ class QueueWorker {
   // Guarded.
   mutable Mutex mutex_;
   CondVar changed_;
-  std::deque<Bundle> queue_ RONDE_GUARDED_BY(mutex_);
+  std::deque<QueuedBundle> queue_ RONDE_GUARDED_BY(mutex_);
   bool running_ RONDE_GUARDED_BY(mutex_) = false;
   bool stop_ RONDE_GUARDED_BY(mutex_) = false;
 };

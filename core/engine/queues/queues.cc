@@ -45,6 +45,32 @@ void Queues::clear() {
   driven_.clear();
 }
 
+Status Queues::start(const SetQueuePtr& queue) {
+  driven_.push_back(queue);
+  launches_.on_started(*queue);
+  Status first;
+  const auto early = early_.extract(queue->id());
+  if (early.empty()) return first;
+  for (const auto& [from, payload] : early.mapped()) {
+    const Status status = queue->negotiator().on_frame(from, payload, now());
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
+void Queues::stop(const SetQueuePtr& queue) {
+  stopped_.insert(queue->id());
+  std::erase(driven_, queue);
+}
+
+Status Queues::on_frame(int from, SetId id, std::span<const std::byte> payload) {
+  if (SetQueue* const queue = driven(id)) return queue->negotiator().on_frame(from, payload, now());
+  if (!stopped_.contains(id)) {  // the sender has added the set before this rank has
+    early_[id].emplace_back(from, std::vector<std::byte>(payload.begin(), payload.end()));
+  }
+  return {};
+}
+
 SetQueue* Queues::driven(SetId id) const {
   const auto found = std::find_if(driven_.begin(), driven_.end(),
                                   [&](const SetQueuePtr& queue) { return queue->id() == id; });
@@ -66,10 +92,10 @@ void Queues::update_deadline() {
   }
 }
 
-void Queues::send_negotiations(Outbox& outbox) {
+void Queues::send_negotiations() {
   for (const SetQueuePtr& queue : driven_) {
-    queue->negotiator().take_frames(outbox.frames());
-    outbox.send(EnginePart::kNegotiation, static_cast<std::uint64_t>(queue->id()));
+    queue->negotiator().take_frames(sender_.frames());
+    sender_.send(EnginePart::kNegotiation, static_cast<std::uint64_t>(queue->id()));
   }
 }
 
@@ -79,7 +105,10 @@ void Queues::take_warnings(std::vector<QueueWarning>& out) {
 
 bool Queues::collect_agreed() {
   bool any = false;
-  for (const SetQueuePtr& queue : driven_) any |= queue->collect_agreed();
+  do {
+    for (const SetQueuePtr& queue : driven_) any |= queue->collect_agreed();
+  } while (launches_.take_ordered());
+  launches_.end_if_closed();
   return any;
 }
 

@@ -9,7 +9,7 @@
 namespace ronde {
 namespace {
 
-/// Whether a failed execution leaves the group unusable; see Executor::execute.
+/// True if a failed execution leaves the group unusable; see Executor::execute.
 bool breaks_group(Code code) {
   return code != Code::kOk && code != Code::kInvalidArgument && code != Code::kMismatch &&
          code != Code::kUnsupported && code != Code::kResourceExhausted;
@@ -23,23 +23,25 @@ SetQueue::SetQueue(SetQueueOptions options)
       bundles_(bundle_options(options_)) {}
 
 BundleQueueOptions SetQueue::bundle_options(SetQueueOptions& options) {
-  return {.id = options.id,
-          .members = options.negotiation.members.size(),
-          .coordinates = negotiator_.coordinates(),
-          .partition_bytes = options.partition_bytes,
-          .inline_bytes = options.inline_bytes,
-          .launches = options.launches,
-          .on_device_work = options.on_device_work,
-          .on_paced = options.on_paced,
-          .worker = {.executor = std::move(options.executor),
-                     .abort = options.abort,
-                     .flights = options.flights,
-                     .meter = options.meter,
-                     .finish = [this](const OperationPtr& operation, const Status& status,
-                                      TimePoint when) {
+  return {
+      .id = options.id,
+      .members = options.negotiation.members.size(),
+      .coordinates = negotiator_.coordinates(),
+      .partition_bytes = options.partition_bytes,
+      .inline_bytes = options.inline_bytes,
+      .launches = options.launches,
+      .on_device_work = options.on_device_work,
+      .on_paced = options.on_paced,
+      .worker = {.executor = std::move(options.executor),
+                 .abort = options.abort,
+                 .records = options.records,
+                 .meter = options.meter,
+                 .finish =
+                     [this](const OperationPtr& operation, const Status& status, TimePoint when) {
                        if (breaks_group(status.code())) options_.on_broken(status);
-                       finish(operation, status, when);
-                     }}};
+                       end(operation, status, when);
+                     },
+                 .bundle_ended = [this] { options_.role->notify_callers(); }}};
 }
 
 void SetQueue::submit(const OperationPtr& operation, TimePoint now) {
@@ -96,7 +98,7 @@ bool SetQueue::collect_agreed() {
   if (negotiator_.closed() && !closed()) {
     bundles_.open();
     closed_.store(true, std::memory_order_release);
-    options_.role->notify_callers();  // those who leave wait for it, also without an operation
+    options_.role->notify_callers();  // callers in leave() wait for it, even without an operation
   }
   return bundles_.has_work();
 }
@@ -115,12 +117,12 @@ void SetQueue::collect_batch(Batch& batch) {
   for (std::size_t i = 0; i < operations.size(); ++i) {
     const OperationPtr& operation = operations[i];
     if (!operation || !batch.items[i].status.ok()) continue;  // a failure is no agreement
-    options_.flights->reach(operation->flight(), FlightStage::kAgreed, agreed);
+    options_.records->reach(operation->record(), OperationStage::kAgreed, agreed);
     operation->set_agreed(agreed);
   }
   end_negotiation_events(operations, agreed);
   finish_without_work(batch, operations);
-  for (Bundle& bundle : fuse(batch, operations, members(), options_.fusion_threshold_bytes)) {
+  for (QueuedBundle& bundle : fuse(batch, operations, members(), options_.fusion_threshold_bytes)) {
     bundles_.add(std::move(bundle));
   }
   bundles_.release(batch.released);
@@ -129,16 +131,19 @@ void SetQueue::collect_batch(Batch& batch) {
 
 /// Ends the operations of a batch that failed or move no data.
 void SetQueue::finish_without_work(const Batch& batch, std::vector<OperationPtr>& operations) {
+  bool any = false;
   for (std::size_t i = 0; i < operations.size(); ++i) {
     const Agreed& item = batch.items[i];
     OperationPtr& operation = operations[i];
     const bool moves_data = traits_of(item.request.kind).moves_data();
     if (operation && (!item.status.ok() || !moves_data)) {
       operation->set_last_joined(item.last_joined);
-      finish(operation, outcome(item.status, operation->submission().request));
+      end(operation, outcome(item.status, operation->submission().request), now());
       operation.reset();
+      any = true;
     }
   }
+  if (any) options_.role->notify_callers();
 }
 
 /// The result of an operation that the negotiation ended with `status`.
@@ -162,7 +167,8 @@ void SetQueue::fail_pending(const Status& reason) {
   for (auto& [ticket, operation] : unagreed_) failed.push_back(operation);
   unagreed_.clear();
   end_negotiation_events(failed, now());
-  for (const OperationPtr& operation : failed) finish(operation, reason);
+  for (const OperationPtr& operation : failed) end(operation, reason, now());
+  options_.role->notify_callers();
 }
 
 OperationPtr SetQueue::take_operation(std::uint64_t ticket) {
@@ -195,18 +201,22 @@ void SetQueue::end_negotiation_events(std::span<const OperationPtr> operations,
   events->end_all(tracks, {.at_ns = to_ns(when)});
 }
 
-void SetQueue::finish(const OperationPtr& operation, const Status& status, TimePoint when) {
-  options_.flights->end(operation->flight(), status.code(), when);
+void SetQueue::finish(const OperationPtr& operation, const Status& status) {
+  end(operation, status, now());
+  options_.role->notify_callers();
+}
+
+void SetQueue::end(const OperationPtr& operation, const Status& status, TimePoint when) {
+  options_.records->end(operation->record(), status.code(), when);
   options_.meter->ended(ended_operation(*operation, status.code(), when));
   // Counted out first: a thread that sees it done may rely on the queue being idle.
   outstanding_.fetch_sub(1, std::memory_order_acq_rel);
   const Status told = located(status);
   operation->finish(told);
-  options_.role->notify_callers();
   if (told.code() == Code::kRankFailure) options_.on_left_behind(told);
 }
 
-/// The same failure with the host and pid of the rank it names: the protocol knows ranks alone.
+/// Adds host and pid of the rank that a failure names: the protocol knows ranks alone.
 Status SetQueue::located(const Status& status) const {
   const auto& who = status.failed_rank();
   if (options_.topology == nullptr || !who || who->pid != 0) return status;

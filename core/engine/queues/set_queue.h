@@ -12,10 +12,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/engine/driving/driving_role.h"
-#include "core/engine/operation.h"
 #include "core/engine/queues/bundle_queue.h"
+#include "core/engine/queues/driving_role.h"
 #include "core/engine/queues/launch_order.h"
+#include "core/engine/queues/operation.h"
 #include "core/engine/records/meter.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/topology.h"
@@ -31,13 +31,13 @@ struct SetQueueOptions {
   std::size_t inline_bytes = 0;
   std::unique_ptr<Executor> executor;
   std::shared_ptr<AbortToken> abort;
-  const Topology* topology = nullptr;  ///< Outlives it; may be null.
-  const EventGate* events = nullptr;   ///< Outlives it; may be null.
-  FlightRing* flights = nullptr;       ///< Outlives it.
-  Meter* meter = nullptr;              ///< Outlives it.
-  LaunchOrder* launches = nullptr;     ///< Of this process. Outlives it.
-  DrivingRole* role = nullptr;         ///< Notified of each operation that ended. Outlives it.
-  /// The driving thread must take a step, to release more partitions; any thread.
+  const Topology* topology = nullptr;   ///< Outlives it; may be null.
+  const EventSwitch* events = nullptr;  ///< Outlives it; may be null.
+  OperationRing* records = nullptr;     ///< Outlives it.
+  Meter* meter = nullptr;               ///< Outlives it.
+  LaunchOrder* launches = nullptr;      ///< Of this process. Outlives it.
+  DrivingRole* role = nullptr;          ///< Notified of each operation that ended. Outlives it.
+  /// Called when the driving thread must take a step to release more partitions. Threads: any.
   std::function<void()> on_paced;
   /// Called when an operation has ended because of a rank that died or left; quick.
   std::function<void(const Status&)> on_left_behind;
@@ -47,7 +47,7 @@ struct SetQueueOptions {
   /// The global set: the next device work of a set has its place now, see order_launch(). Driving
   /// thread.
   std::function<void(std::uint64_t)> on_launch;
-  /// The data plane failed, so the job cannot go on; any thread.
+  /// Called when the data plane has failed, so that the job cannot go on. Threads: any.
   std::function<void(const Status&)> on_broken;
 };
 
@@ -89,9 +89,9 @@ class SetQueue {
   [[nodiscard]] const std::vector<int>& members() const noexcept {
     return options_.negotiation.members;
   }
-  /// Whether the queue's own thread has work. Threads: any.
+  /// True if the queue's own thread has work. Threads: any.
   [[nodiscard]] bool executing() const { return bundles_.executing(); }
-  /// Whether a rank has left the set, so that nothing is agreed any more. Threads: any.
+  /// True if a rank has left the set, so that nothing is agreed any more. Threads: any.
   [[nodiscard]] bool closed() const noexcept { return closed_.load(std::memory_order_acquire); }
   /// Operations submitted and not finished. Threads: any.
   [[nodiscard]] int outstanding() const noexcept {
@@ -104,10 +104,13 @@ class SetQueue {
   /// Counts an operation in before it is queued for the driving thread. Threads: any.
   void count_in() noexcept { outstanding_.fetch_add(1, std::memory_order_acq_rel); }
   /// Ends an operation of this queue, in any thread.
-  void finish(const OperationPtr& operation, const Status& status, TimePoint when = now());
+  void finish(const OperationPtr& operation, const Status& status);
 
  private:
   BundleQueueOptions bundle_options(SetQueueOptions& options);
+  /// As finish(). Callers that wait are told by the caller: once for all that end together, as each
+  /// wake-up costs more than a small operation.
+  void end(const OperationPtr& operation, const Status& status, TimePoint when);
   [[nodiscard]] InlinePayload payload_of(const Submission& submission) const;
   void collect_batch(Batch& batch);
   void finish_without_work(const Batch& batch, std::vector<OperationPtr>& operations);

@@ -11,7 +11,7 @@ std::uint64_t difference(std::uint64_t more, std::uint64_t less) noexcept {
 
 /// Begun less ended over `all` kinds. Ends are read first, so the result is never too small.
 template <typename Kinds>
-std::uint64_t under_way(const Kinds& all, Tally KindMeter::*ended, Tally KindMeter::*begun) {
+std::uint64_t under_way(const Kinds& all, Counter KindMeter::*ended, Counter KindMeter::*begun) {
   std::uint64_t ends = 0;
   std::uint64_t begins = 0;
   for (const KindMeter& kind : all) ends += (kind.*ended).get();

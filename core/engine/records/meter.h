@@ -7,16 +7,16 @@
 #include <cstdint>
 
 #include "core/base/status.h"
-#include "core/engine/records/flight_ring.h"
+#include "core/engine/records/operation_ring.h"
 #include "core/protocol/negotiator.h"
 
 namespace ronde {
 
-inline constexpr std::size_t kMeterKinds = static_cast<std::size_t>(kRecvFlight) + 1;
+inline constexpr std::size_t kMeterKinds = static_cast<std::size_t>(kRecvKind) + 1;
 inline constexpr std::size_t kMeterCodes = static_cast<std::size_t>(Code::kInternal) + 1;
 
 /// A count that many threads add to. Threads: any.
-class Tally {
+class Counter {
  public:
   void add(std::uint64_t value = 1) noexcept { value_.fetch_add(value, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t get() const noexcept {
@@ -46,19 +46,19 @@ class DurationHistogram {
   [[nodiscard]] std::uint64_t sum_ns() const noexcept { return sum_ns_.get(); }
 
  private:
-  std::array<Tally, kBoundsNs.size() + 1> buckets_;
-  Tally sum_ns_;
+  std::array<Counter, kBoundsNs.size() + 1> buckets_;
+  Counter sum_ns_;
 };
 
-/// The counts of the operations of one kind (a Collective, kSendFlight or kRecvFlight).
+/// The counts of the operations of one kind (a Collective, kSendKind or kRecvKind).
 struct KindMeter {
-  Tally submitted;
-  Tally submitted_bytes;
-  Tally ended;
-  Tally ended_bytes;
+  Counter submitted;
+  Counter submitted_bytes;
+  Counter ended;
+  Counter ended_bytes;
   DurationHistogram latency;  ///< From submission to the end, of those that ended well.
   DurationHistogram lead;     ///< From submission to agreement: the wait for other ranks.
-  std::array<Tally, kMeterCodes> failed;  ///< By code; the first stays 0.
+  std::array<Counter, kMeterCodes> failed;  ///< By code; the first stays 0.
 };
 
 /// An operation that has ended.
@@ -114,16 +114,16 @@ class Meter {
 
  private:
   std::array<KindMeter, kMeterKinds> kinds_;
-  Tally bundles_;
-  Tally bundled_tensors_;
-  Tally bundled_bytes_;
+  Counter bundles_;
+  Counter bundled_tensors_;
+  Counter bundled_bytes_;
   DurationHistogram bundle_time_;
-  Tally stall_warnings_;
-  Tally cache_hits_;
-  Tally cache_misses_;
-  Tally cache_evictions_;
-  Tally payloads_;
-  Tally frames_sent_;
+  Counter stall_warnings_;
+  Counter cache_hits_;
+  Counter cache_misses_;
+  Counter cache_evictions_;
+  Counter payloads_;
+  Counter frames_sent_;
   std::atomic<std::int64_t> first_ended_ns_{0};
 };
 

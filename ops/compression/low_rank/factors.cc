@@ -1,10 +1,11 @@
 #include "ops/compression/low_rank/factors.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
-#include "ops/compression/spec.h"
+#include "ops/compression/registry.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/compression/low_rank/factors.cc"
@@ -90,6 +91,11 @@ HWY_EXPORT(add_rows_here);
 HWY_EXPORT(combine_here);
 }  // namespace compression
 namespace {
+
+constexpr CodecParameter kRank{"rank", "rank", "Columns of each factor",
+                               WholeNumbers{&CompressionSpec::rank, 1, kMaxRank}};
+constexpr std::array kPowersgdParameters{parameters::kWarmup, kRank, parameters::kSeed,
+                                         parameters::kErrorFeedback, parameters::kResidual};
 
 double dot(const float* a, const float* b, std::size_t count) {
   double sum = 0;
@@ -182,6 +188,22 @@ void seed_columns(const LowRankShape& shape, std::uint64_t seed, float* q) {
     }
   }
 }
+
+constinit const CodecRow kPowersgdCodec{
+    .name = "powersgd",
+    .title = "PowerSGD",
+    .summary =
+        "Matrices as products of two thin ones; tensors of one dimension and small ones "
+        "travel in fp32",
+    .defaults = {.kind = CodecKind::kPowersgd, .rank = 4},
+    .parameters = kPowersgdParameters,
+    .payload = Payload::kFactors,
+    .sends_little = true,
+    .training_warmup = 200,
+    .rounds = 2,
+    .wire_share = [](const CompressionSpec&, const WireLoad& load) { return load.low_rank; },
+    .auto_place = AutoPlace{Accuracy::kAggressive, 4},
+};
 
 }  // namespace ronde
 #endif

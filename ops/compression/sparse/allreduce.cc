@@ -8,7 +8,6 @@
 #include "ops/compression/compressed_allreduce.h"
 #include "ops/compression/registry.h"
 #include "ops/compression/sparse/codecs.h"
-#include "ops/compression/sparse/momentum.h"
 #include "ops/compression/sparse/select.h"
 
 namespace ronde {

@@ -29,7 +29,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-/// What both sides make of one run of values.
+/// One run of values, encoded and decoded on both sides.
 struct Sides {
   Sides(const SharedFormat& of, std::size_t count, float odd)
       : shared(of),

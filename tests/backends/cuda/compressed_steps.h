@@ -47,7 +47,7 @@ struct CompressedSteps {
   std::size_t loss_steps = 0;      ///< As ExecutorOptions::loss_steps.
 };
 
-/// What one rank has seen, as bits.
+/// The results of one rank, as bits.
 struct SeenSteps {
   std::vector<Bytes> results;             // of each tensor of each step
   std::vector<std::uint64_t> wire_bytes;  // of each step
@@ -67,8 +67,8 @@ struct WithResiduals : Base {
         without_room(of.without_room),
         loss_steps(of.loss_steps) {}
   [[nodiscard]] std::vector<int> rank_counts() const override { return ranks; }
-  std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
-                                                    Exchange& exchange) const override {
+  std::unique_ptr<Executor> make_executor(ExecutorOptions options, const GroupSpec& group,
+                                          Exchange& exchange) const override {
     auto store = std::make_shared<ResidualStore>(group.rank == without_room ? 1 : limit);
     {
       const std::lock_guard lock(mutex);
@@ -167,7 +167,8 @@ SeenByRank seen_of(const CompressedSteps& steps) {
   return all;
 }
 
-/// Requires of `Base` what tensors in host memory give, and the way that its last step takes.
+/// Requires that `Base` gives the bits of tensors in host memory, and that its last step takes this
+/// path.
 template <typename Base, typename Host>
 void check_same_bits(const CompressedSteps& steps, const std::string& path) {
   CAPTURE(steps.compression);

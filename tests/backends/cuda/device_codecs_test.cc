@@ -1,5 +1,4 @@
 // Launches of compression's kernels: how many, and what happens where they cannot be made.
-#include "backends/cuda/device_codecs.h"
 
 #include <doctest/doctest.h>
 

@@ -17,9 +17,9 @@ inline constexpr std::uint64_t kHostBundle = 77;
 
 /// Says of every other bundle of tensors that it is on `device`; a barrier has none and stays on
 /// the host. What it runs is done when execute() returns.
-class OnDevice final : public CollectiveExecutor {
+class OnDevice final : public Executor {
  public:
-  OnDevice(std::unique_ptr<CollectiveExecutor> inner, int device)
+  OnDevice(std::unique_ptr<Executor> inner, int device)
       : inner_(std::move(inner)), device_(device) {}
   Status execute(const Bundle& bundle, const AbortToken& abort) override {
     Bundle moved = bundle;
@@ -34,7 +34,7 @@ class OnDevice final : public CollectiveExecutor {
   }
 
  private:
-  const std::unique_ptr<CollectiveExecutor> inner_;
+  const std::unique_ptr<Executor> inner_;
   const int device_;
 };
 
@@ -43,7 +43,7 @@ template <typename Base>
 struct OnDevices : Base {
   using Base::Base;
   [[nodiscard]] virtual int device_of(int rank) const { return rank / 2 % 2; }
-  /// What device work runs over; null: staged.
+  /// The communicator of device work; null: staged.
   virtual Result<std::unique_ptr<Communicator>> open_plane(const GroupSpec&, Exchange&,
                                                            std::shared_ptr<DeviceOps>) const {
     return std::unique_ptr<Communicator>();
@@ -54,8 +54,8 @@ struct OnDevices : Base {
     RONDE_ASSIGN_OR_RETURN(auto plane, open_plane(group, exchange, device));
     return DeviceParts{.device = std::move(device), .whole = std::move(plane)};
   }
-  std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
-                                                    Exchange& exchange) const override {
+  std::unique_ptr<Executor> make_executor(ExecutorOptions options, const GroupSpec& group,
+                                          Exchange& exchange) const override {
     const int index = device_of(group.rank);
     options.open_device = [this, group, &exchange](int device) -> Result<DeviceParts> {
       return open_parts(group, exchange, std::make_shared<cuda::CudaDevice>(device));

@@ -1,4 +1,4 @@
-// What compression leaves over in device memory.
+// Residuals of compression in device memory.
 #include "ops/device/device_residuals.h"
 
 #include <doctest/doctest.h>

@@ -17,7 +17,8 @@ using namespace ronde::cuda;
 
 constexpr DType kAll[] = {DType::kUint8,   DType::kInt8,    DType::kInt16,      DType::kInt32,
                           DType::kInt64,   DType::kFloat16, DType::kBfloat16,   DType::kFloat32,
-                          DType::kFloat64, DType::kBool,    DType::kFloat8E4m3, DType::kFloat8E5m2};
+                          DType::kFloat64, DType::kBool,    DType::kFloat8E4m3, DType::kFloat8E5m2,
+                          DType::kUint16,  DType::kUint32,  DType::kUint64};
 
 /// Bits of all kinds: for 16-bit types every one of them.
 std::vector<std::byte> many_bits(DType dtype, std::size_t count) {
@@ -106,7 +107,7 @@ TEST_CASE("element: a cast has the bits of the CPU's kernels, for every pair") {
       ++pairs;
     }
   }
-  CHECK(pairs == 20);
+  CHECK(pairs == 23);
 }
 
 TEST_CASE("element: what does not fit an integer saturates, and NaN gives 0") {

@@ -5,7 +5,7 @@
 #include <new>
 
 #include "backends/cuda/device.h"
-#include "ops/device/memory.h"
+#include "ops/memory/memory.h"
 #include "tests/support/cuda_fake/cudart_fake.h"
 
 namespace ronde::test {

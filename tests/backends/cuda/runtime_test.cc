@@ -54,8 +54,7 @@ void run_pair(const std::function<int(Runtime&, int)>& body, int victim = -1) {
   }
 }
 
-/// What is queued on the device when a wait returns still uses a tensor's memory: these live until
-/// the process ends.
+/// Memory that lives until the process ends: queued device work uses it after a wait returns.
 std::vector<float>& lasting(std::size_t count) {
   static std::vector<float> data;
   data.assign(count, 1.0F);

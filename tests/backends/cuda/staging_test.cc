@@ -7,7 +7,7 @@
 
 #include "backends/cuda/device.h"
 #include "core/base/clock.h"
-#include "ops/device/staged.h"
+#include "ops/device/device_parts.h"
 #include "ops/execution/executor.h"
 #include "tests/backends/cuda/device_ranks.h"
 #include "tests/conformance/rank.h"
@@ -27,15 +27,15 @@ struct LoneRank {
   std::shared_ptr<CudaDevice> device = std::make_shared<CudaDevice>(0);
   DeviceStream callers = device->open_stream().value();
   AbortToken abort;
-  EventGate gate;
-  std::unique_ptr<CollectiveExecutor> executor = make();
+  EventSwitch events;
+  std::unique_ptr<Executor> executor = make();
   DeviceEventPtr ready;
   DeviceEventPtr complete;
 
-  std::unique_ptr<CollectiveExecutor> make() {
+  std::unique_ptr<Executor> make() {
     ExecutorOptions options;
     options.kernels = plain_kernels();
-    options.events = &gate;
+    options.events = &events;
     options.open_device = [this](int) -> Result<DeviceParts> {
       return DeviceParts{device, nullptr};
     };
@@ -83,7 +83,7 @@ TEST_CASE("device work: it comes after the caller's stream, and the caller's str
 TEST_CASE("device work: a timeline hears when the device did what, once it has") {
   DeviceSpans spans;
   LoneRank rank;
-  rank.gate.set(&spans);
+  rank.events.set(&spans);
   std::vector<std::vector<float>> data{counted(100, 1.0F), counted(3, 1.0F)};
   Bundle bundle = rank.bundle(data, 2.0);
   bundle.id = 17;
@@ -112,7 +112,7 @@ TEST_CASE("device work: what was begun for one recording is not told in the next
   LoneRank rank;
   std::vector<std::vector<float>> data{counted(5, 1.0F)};
   for (DeviceSpans* spans : {&first, &next}) {
-    rank.gate.set(spans);
+    rank.events.set(spans);
     Bundle bundle = rank.bundle(data, 2.0);
     bundle.id = spans == &first ? 1 : 2;
     REQUIRE(rank.executor->execute(bundle, rank.abort).ok());
@@ -128,7 +128,7 @@ TEST_CASE("device work: what was begun for one recording is not told in the next
 TEST_CASE("device work: a device that tells no times does its work all the same") {
   DeviceSpans spans;
   LoneRank rank;
-  rank.gate.set(&spans);
+  rank.events.set(&spans);
   std::vector<std::vector<float>> data{counted(5, 1.0F)};
   const Bundle bundle = rank.bundle(data, 2.0);
   cuda_fake::fail_next("cudaEventElapsedTime", cudaErrorNotSupported);

@@ -68,7 +68,7 @@ Chosen here(const Floats& values, float factor, const Floats* residual, std::siz
   std::uint32_t found = kNobodys;
   cuda::Selection selection;
   std::memset(&selection, 0xcd, sizeof selection);
-  std::vector<cuda::Tally> chunks(cuda::tiles_of(values.size(), cuda::kChunk));
+  std::vector<cuda::Counts> chunks(cuda::tiles_of(values.size(), cuda::kChunk));
   const cuda::TopWork work{.values = narrow.values == nullptr ? values.data() : narrow.values,
                            .factor = factor,
                            .residual = given,

@@ -1,9 +1,9 @@
-#include "backends/gloo/sigpipe.h"
-
 #include <doctest/doctest.h>
 #include <unistd.h>
 
 #include <cerrno>
+
+#include "backends/gloo/mesh.h"
 
 namespace ronde::gloo_backend {
 namespace {

@@ -40,15 +40,15 @@ class Heard final : public EventSink {
 /// Two ranks that tell what they do.
 struct TellingRanks : WithResiduals<NcclFixture> {
   TellingRanks() : WithResiduals({.compression = {}, .ranks = {2}}) {
-    for (int rank = 0; rank < 2; ++rank) gates[rank].set(&heard[rank]);
+    for (int rank = 0; rank < 2; ++rank) events[rank].set(&heard[rank]);
   }
-  std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
-                                                    Exchange& exchange) const override {
-    options.events = &gates[group.rank];
+  std::unique_ptr<Executor> make_executor(ExecutorOptions options, const GroupSpec& group,
+                                          Exchange& exchange) const override {
+    options.events = &events[group.rank];
     return WithResiduals::make_executor(std::move(options), group, exchange);
   }
   Heard heard[2];
-  EventGate gates[2];
+  EventSwitch events[2];
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
-#include "ops/hierarchical/device.h"
+#include "ops/device/device_parts.h"
 #include "tests/backends/nccl/hosts.h"
 #include "tests/conformance/rank.h"
 #include "tests/support/cuda_fake/cudart_fake.h"

@@ -12,12 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "backends/local/factory.h"
-#include "backends/local/hub.h"
 #include "core/engine/engine.h"
 #include "ops/device/device_parts.h"
 #include "ops/execution/executor.h"
 #include "tests/backends/nccl/nccl_fixture.h"
+#include "tests/support/local/factory.h"
+#include "tests/support/local/hub.h"
 #include "tests/support/local_exchange.h"
 #include "tests/support/plain_kernels.h"
 #include "tests/support/run_ranks.h"
@@ -130,7 +130,7 @@ struct RingRank {
   const std::shared_ptr<cuda::CudaDevice> device;
   const std::shared_ptr<LaunchChain> chain = std::make_shared<LaunchChain>();
   std::vector<std::unique_ptr<Backend>> backends;
-  std::map<SetId, const CollectiveExecutor*> paths;  // read while nothing is under way
+  std::map<SetId, const Executor*> paths;  // read while nothing is under way
   std::unique_ptr<ControlChannel> channel;
   std::unique_ptr<Engine> engine;
 };

@@ -6,7 +6,7 @@
 
 namespace ronde::test {
 
-TEST_CASE("nccl: a machine without it is told so, in the linker's words") {
+TEST_CASE("nccl: where it is missing, the error has the linker's message") {
   const Status status = nccl::load_api("libnccl_of_nobody.so.2").status();
   CHECK(status.code() == Code::kUnavailable);
   CHECK(status.message().rfind("NCCL not found: libnccl_of_nobody.so.2", 0) == 0);

@@ -114,6 +114,7 @@ TEST_CASE("without rank 0 the others say that they could not reach it") {
   const auto link = connect_job(config, "1");
   CHECK(link.status().code() == Code::kTimeout);
   CHECK(link.status().message().find("could not reach rank 0") != std::string::npos);
+  CHECK(link.status().message().ends_with("as one user in one network namespace"));
   REQUIRE(link.status().failed_rank());
   CHECK(link.status().failed_rank()->rank == 0);
 }
@@ -180,7 +181,7 @@ TEST_CASE("a job can be joined again and again") {
   CHECK(codes == all_good(3));
 }
 
-TEST_CASE("ranks of two hosts list their cards, and use as many as all have") {
+TEST_CASE("ranks of two hosts list their interfaces, and use as many as all have") {
   for (const bool alike : {true, false}) {
     CAPTURE(alike);
     const TestJob job(2, Layout::kTwoHosts);
@@ -189,7 +190,7 @@ TEST_CASE("ranks of two hosts list their cards, and use as many as all have") {
       config.network_interface = alike || rank == 0 ? "127.0.0.1,127.0.0.2" : "127.0.0.1";
       const auto link = job.connect(config);
       RONDE_CHILD_REQUIRE(link.ok());
-      RONDE_CHILD_REQUIRE(link->cards.names == (alike ? "lo,127.0.0.2" : "lo"));
+      RONDE_CHILD_REQUIRE(link->interfaces.names == (alike ? "lo,127.0.0.2" : "lo"));
       link->channel->close();
       return 0;
     });

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/config.h"
+#include "core/base/settings/config.h"
 
 namespace ronde::net {
 

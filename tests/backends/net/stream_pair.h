@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "backends/net/link/stream.h"
+#include "backends/net/connection/stream.h"
 
 namespace ronde::net {
 

@@ -6,9 +6,9 @@
 
 #include <random>
 
+#include "backends/net/connection/secret.h"
+#include "backends/net/connection/socket.h"
 #include "backends/net/factory.h"
-#include "backends/net/rendezvous/secret.h"
-#include "backends/net/rendezvous/socket.h"
 #include "core/base/bytes.h"
 #include "tests/backends/net/processes.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "backends/net/factory.h"
-#include "core/base/config.h"
+#include "core/base/settings/config.h"
 #include "core/base/status.h"
 
 namespace ronde::net {

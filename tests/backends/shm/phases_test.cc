@@ -16,7 +16,7 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-/// What rank 0 of two tells of an allreduce of `count` floats.
+/// The phases that rank 0 of two reports of an allreduce of `count` floats.
 Lines told_of(std::size_t count, const ShmOptions& options) {
   const LocalJob job(2);
   Lines lines;

@@ -19,7 +19,7 @@ std::size_t before(const std::vector<std::size_t>& sizes, int r) {
   return std::accumulate(sizes.begin(), sizes.begin() + r, std::size_t{0});
 }
 
-/// What `rank` puts in as segment `s`.
+/// The input of `rank` in segment `s`.
 Values input(const Dish& dish, int rank, std::size_t s, std::size_t count) {
   if (rank == dish.absent) return Values(count, 0);
   std::uint32_t state = dish.seed * 31 + static_cast<std::uint32_t>(rank) * 7919 +

@@ -53,7 +53,7 @@ std::string enumeration_of(const std::string& type, const Table& table) {
   return text + "\n} " + type + ";\n";
 }
 
-/// What an operation's callbacks leave behind.
+/// The results of an operation's callbacks.
 struct Ending {
   std::vector<float> gathered;
   std::vector<std::int64_t> recv_splits;

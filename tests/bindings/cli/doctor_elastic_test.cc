@@ -1,7 +1,6 @@
-#include "bindings/cli/doctor_elastic.h"
-
 #include <doctest/doctest.h>
 
+#include "bindings/cli/doctor.h"
 #include "tests/support/contains.h"
 
 namespace ronde {

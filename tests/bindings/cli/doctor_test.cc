@@ -4,8 +4,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "core/base/config.h"
-#include "core/base/program_settings.h"
+#include "core/base/settings/config.h"
+#include "core/base/settings/setting_names.h"
 #include "ops/compression/describe.h"
 #include "tests/bindings/cli/program.h"
 #include "tests/support/contains.h"

@@ -1,11 +1,10 @@
-#include "bindings/cli/horovod_config.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "bindings/cli/command_line.h"
 #include "tests/support/contains.h"
 #include "tests/timeline/scratch.h"
 

@@ -14,7 +14,7 @@
 namespace ronde {
 namespace {
 
-constexpr int kPatienceMs = 60'000;
+constexpr int kTimeoutMs = 60'000;
 
 std::string content_of(int fd) {
   struct stat info {};
@@ -27,7 +27,7 @@ std::string content_of(int fd) {
 
 template <typename Condition>
 bool wait_for(Condition condition) {
-  for (int waited = 0; waited < kPatienceMs; waited += 5) {
+  for (int waited = 0; waited < kTimeoutMs; waited += 5) {
     if (condition()) return true;
     ::usleep(5000);
   }

@@ -31,7 +31,7 @@ class Program {
   bool wait_for_output(const std::string& text) { return wait_for_text(out_, text); }
   /// The same of standard error.
   bool wait_for_error(const std::string& text) { return wait_for_text(err_, text); }
-  /// What it has written to standard output so far.
+  /// Its standard output so far.
   [[nodiscard]] std::string output() const;
   /// Waits for the end.
   Finished wait();

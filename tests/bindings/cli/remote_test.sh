@@ -17,7 +17,7 @@ ip netns add ${mark}s 2> /dev/null || skip "network namespaces are not allowed h
 scratch=$(mktemp -d)
 third=$((RANDOM % 250))
 failures=0
-naps=$((100000 + $$))  # seconds; marks this run's processes
+sleep_seconds=$((100000 + $$))  # marks this run's processes
 daemons=()
 
 clean_up() {
@@ -130,15 +130,15 @@ until grep . $f; do sleep 0.01; done; sleep 1000' > "$scratch/out" 2> "$scratch/
 check "a rank killed far away is told by its signal" [ $? = 137 ]
 check "the other host's ranks can read how it ended" has "^\[0\] [0-9]* .* was killed by signal 9" out
 
-start s -np 2 -H $A:1,$B:1 sh -c "setsid sleep $naps & echo up; sleep $naps" > "$scratch/out" 2> "$scratch/err" &
+start s -np 2 -H $A:1,$B:1 sh -c "setsid sleep $sleep_seconds & echo up; sleep $sleep_seconds" > "$scratch/out" 2> "$scratch/err" &
 job=$!
 for _ in $(seq 200); do [ "$(grep -c up "$scratch/out")" = 2 ] && break; sleep 0.1; done
 launcher=$(pgrep -P $job -x ronde || echo $job)
-check "the ranks are there before their launcher is killed" [ "$(pgrep -fc "sleep $naps")" -ge 4 ]
+check "the ranks are there before their launcher is killed" [ "$(pgrep -fc "sleep $sleep_seconds")" -ge 4 ]
 kill -9 $launcher
 wait $job 2> /dev/null
-for _ in $(seq 100); do pgrep -f "sleep $naps" > /dev/null || break; sleep 0.1; done
-check "a killed launcher leaves no orphan on any host" [ -z "$(pgrep -f "sleep $naps")" ]
+for _ in $(seq 100); do pgrep -f "sleep $sleep_seconds" > /dev/null || break; sleep 0.1; done
+check "a killed launcher leaves no orphan on any host" [ -z "$(pgrep -f "sleep $sleep_seconds")" ]
 
 start s -H $A:1,$B:1 --timeline "$scratch/traces/t.json" sh -c 'cat > ${RONDE_TIMELINE%.json}.rank$RANK.json << EOF
 [{"ph":"M","args":{"start_time_since_epoch_in_micros":$((1000 + RANK))}},{"ph":"i","name":"of rank $RANK","ts":1}]

@@ -31,7 +31,7 @@ struct SevenHosts {
     return run_ronde({"run", "--remote-shell", shell, "--agent-fan-out", "2", "-H",
                       "h1:1,h2:1,h3:1,h4:1,h5:1,h6:1,h7:1", "--", "sh", "-c", script});
   }
-  /// Who reached whom, in alphabetical order.
+  /// The hosts that each host reached, in alphabetical order.
   [[nodiscard]] std::vector<std::string> reached() const {
     std::vector<std::string> lines;
     std::ifstream file(log);

@@ -1,9 +1,9 @@
-#include "bindings/cli/run_settings.h"
-
 #include <doctest/doctest.h>
 
 #include <cstdlib>
 #include <string>
+
+#include "bindings/cli/commands.h"
 
 namespace ronde {
 namespace {
@@ -17,7 +17,7 @@ std::string refusal(const RunRequest& request) {
 TEST_CASE("run settings: the options that are given become variables") {
   RunRequest request;
   request.backend = "tcp";
-  request.max_connections = "7";
+  request.settings["RONDE_MAX_CONNECTIONS"] = "7";
   CHECK(given_settings(request).value() ==
         EnvironmentList{"RONDE_BACKEND=tcp", "RONDE_MAX_CONNECTIONS=7"});
   CHECK(given_settings(RunRequest()).value().empty());
@@ -28,17 +28,17 @@ TEST_CASE("run settings: an error names the option that the user typed, and no v
   request.backend = "tpc";
   CHECK(refusal(request).starts_with("--backend \"tpc\" is not valid; allowed: auto, shm, tcp"));
   request = {};
-  request.encryption = "maybe";
+  request.settings["RONDE_ENCRYPTION"] = "maybe";
   CHECK(refusal(request) == "--encryption \"maybe\" is not valid; allowed: off, on, required");
   request = {};
-  request.metrics_port = "99999999";
+  request.settings["RONDE_METRICS_PORT"] = "99999999";
   CHECK(refusal(request) ==
         "--metrics-port \"99999999\" is not valid; allowed: whole numbers from 0 to 65535");
   request = {};
-  request.algorithm = "foo";
+  request.settings["RONDE_ALGORITHM"] = "foo";
   CHECK(refusal(request).starts_with("--algorithm \"foo\": algorithm 'foo' is not known"));
   request = {};
-  request.compression = "int9";
+  request.settings["RONDE_COMPRESSION"] = "int9";
   CHECK(refusal(request).starts_with("--compression \"int9\": compression 'int9': not known"));
 }
 

@@ -1,7 +1,6 @@
-#include "bindings/cli/shell_command.h"
-
 #include <doctest/doctest.h>
 
+#include "bindings/cli/command_line.h"
 #include "tests/support/contains.h"
 
 namespace ronde {

@@ -76,8 +76,8 @@ bool refuses(Caller call) {
   }
 }
 
-/// Both doors of a rank.
-struct Doors {
+/// Both bindings of a rank.
+struct Bindings {
   Job job = init();
   Group group = job.group();
 
@@ -97,8 +97,8 @@ struct Doors {
   }
 };
 
-int check_doors(int rank) {
-  Doors doors;
+int check_bindings(int rank) {
+  Bindings bindings;
   std::mt19937 random(35);  // the same calls on both ranks
   Guarded in;
   Guarded out;
@@ -115,7 +115,7 @@ int check_doors(int rank) {
     if (!writes && (defect == Defect::kOverlap || defect == Defect::kUnaligned)) continue;
     if (which == 2 && (defect == Defect::kOverlap || defect == Defect::kUnaligned)) continue;
     const Tensor given = spoiled(defect, in.data(), out.data(), static_cast<std::int64_t>(count));
-    RONDE_CHILD_REQUIRE(refuses([&] { doors.run(which, given); }) == (defect != Defect::kNone));
+    RONDE_CHILD_REQUIRE(refuses([&] { bindings.run(which, given); }) == (defect != Defect::kNone));
     const bool is_done = defect == Defect::kNone && writes;
     const float result = is_broadcast ? 1.0F : 3.0F;
     RONDE_CHILD_REQUIRE(in.holds(count, mine));
@@ -163,7 +163,7 @@ void run_two(int (*body)(int)) {
 }  // namespace
 
 TEST_CASE("C++ API: seeded calls with defects are refused, touch nothing, and the job goes on") {
-  run_two(check_doors);
+  run_two(check_bindings);
 }
 
 TEST_CASE("C++ API: groups, scatters and messages are checked too") {

@@ -1,4 +1,4 @@
-// With a launcher's agent on the other end: tests/bindings/python/exit_log_test.py.
+// With a launcher's agent on the other end: tests/bindings/python/jobs_that_fail/exit_log_test.py.
 #include "bindings/exit_log/exit_log.h"
 
 #include <doctest/doctest.h>

@@ -17,11 +17,11 @@ void name_socket(const std::string& name) {
 TEST_CASE("joins: an agent hears of a rank that joins, and remembers it") {
   JoinSocket joins;
   REQUIRE(joins.open().ok());
-  CHECK_FALSE(joins.heard());
+  CHECK_FALSE(joins.joined());
   name_socket(joins.name());
   tell_of_join();
-  CHECK(joins.heard());
-  CHECK(joins.heard());
+  CHECK(joins.joined());
+  CHECK(joins.joined());
 }
 
 TEST_CASE("joins: more ranks than a socket has room for are no problem") {
@@ -29,7 +29,7 @@ TEST_CASE("joins: more ranks than a socket has room for are no problem") {
   REQUIRE(joins.open().ok());
   name_socket(joins.name());
   for (int rank = 0; rank < 1000; ++rank) tell_of_join();
-  CHECK(joins.heard());
+  CHECK(joins.joined());
 }
 
 TEST_CASE("joins: without an agent nothing happens") {

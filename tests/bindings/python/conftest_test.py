@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from conftest import HERE, CaseResults
+from jobs import HERE, CaseResults
 
 CASES = """
 import time

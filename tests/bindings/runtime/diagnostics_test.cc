@@ -26,7 +26,7 @@ struct Fixture {
   [[nodiscard]] DiagnosticsSources sources() {
     return {.abort = abort,
             .left_behind = [] { return Status(); },
-            .flights = &flights,
+            .records = &records,
             .meter = &meter,
             .steps = [] { return std::uint64_t{5}; },
             .on_timeline_signal = [this] { toggled = true; }};
@@ -34,7 +34,7 @@ struct Fixture {
   Config config;
   Topology topology{0, {{0, "alpha", ::getpid()}}};
   std::shared_ptr<AbortToken> abort = std::make_shared<AbortToken>();
-  FlightRing flights;
+  OperationRing records;
   Meter meter;
   std::atomic<bool> toggled{false};
 };

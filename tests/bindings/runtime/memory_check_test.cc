@@ -70,7 +70,6 @@ TEST_CASE("memory check: in place is exactly the input, and nothing between") {
   CHECK(check(Collective::kAllgather, at(0), at(0)).ok());
   CHECK_FALSE(check(Collective::kAllgather, at(0), at(8)).ok());
   CHECK_FALSE(check(Collective::kAlltoall, at(0), at(8)).ok());
-  CHECK(check(Collective::kReduceScatter, at(0), at(8)).ok());  // its chunk of the input
   CHECK(check(Collective::kAllreduce, at(0), at(0), {0}).ok());
 }
 
@@ -81,6 +80,18 @@ TEST_CASE("memory check: the root of a scatter may keep its own chunk in place")
   CHECK_FALSE(check(Collective::kScatter, at(0), at(24)).ok());
   const Shape huge = {std::int64_t{1} << 60};
   CHECK(contains(check(Collective::kScatter, at(0), at(0), huge).message(), "too many bytes"));
+}
+
+TEST_CASE("memory check: reduce_scatter works in place in this rank's chunk, and nowhere else") {
+  CHECK(check(Collective::kReduceScatter, at(0), at(8)).ok());  // the second of two ranks
+  CHECK(check(Collective::kReduceScatter, at(0), at(16)).ok());
+  for (const std::size_t place : {0U, 4U, 12U}) {
+    CHECK_FALSE(check(Collective::kReduceScatter, at(0), at(place)).ok());
+  }
+  CHECK_FALSE(check(Collective::kReduceScatter, at(8), at(4)).ok());
+  CHECK(check(Collective::kReduceScatter, at(0), at(8), {3}).ok());  // the first has two rows
+  CHECK_FALSE(check(Collective::kReduceScatter, at(0), at(4), {3}).ok());
+  CHECK(check(Collective::kReduceScatter, at(0), at(0), {1}).ok());  // its chunk has no rows
 }
 
 TEST_CASE("memory check: addresses are there, fit their type, and do not wrap") {

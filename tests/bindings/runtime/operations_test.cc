@@ -29,13 +29,7 @@ struct Rank {
       : topology{number, std::vector<PeerInfo>(static_cast<std::size_t>(job.size))},
         engine(job, number),
         sets(job.size),
-        operations({.state = state,
-                    .preparer = preparer,
-                    .engine = *engine.engine,
-                    .devices = devices,
-                    .timeline = timeline,
-                    .callers = callers,
-                    .size = job.size}) {}
+        operations(state, preparer, *engine.engine, devices, timeline, callers) {}
   Config config;
   Topology topology;
   EngineRank engine;
@@ -43,7 +37,7 @@ struct Rank {
   ProcessSetTable sets;
   ResidualStore residuals;
   Devices devices{no_devices()};
-  SubmissionPreparer preparer{{}, {.sets = sets, .residuals = residuals, .devices = devices}};
+  SubmissionPreparer preparer{{}, sets, residuals, devices, 0};
   Timeline timeline{config, topology, {}};
   diagnosis::WaitingCallers callers;
   Operations operations;

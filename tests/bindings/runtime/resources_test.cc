@@ -36,7 +36,7 @@ constexpr bool kMemoryIsGivenBack =
 constexpr bool kMemoryIsGivenBack = true;
 #endif
 
-/// What this process holds now.
+/// The resources that this process holds now.
 struct Holdings {
   long descriptors = 0;
   long threads = 0;

@@ -24,8 +24,7 @@ DeviceLibraries no_devices() {
 /// A preparer with all that it needs, in a job of two ranks with this setting.
 struct PreparerFixture {
   explicit PreparerFixture(const std::string& compression = "")
-      : preparer(job_compression(compression).value(),
-                 {.sets = sets, .residuals = residuals, .devices = devices}) {}
+      : preparer(job_compression(compression).value(), sets, residuals, devices, 0) {}
   /// How a matrix of 100 rows comes out that names `compression`.
   std::string settled(std::int64_t columns, const std::string& compression) {
     Submission submission = sum_of("w", values);

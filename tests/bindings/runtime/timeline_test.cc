@@ -86,15 +86,15 @@ TEST_CASE("Timeline: the signal starts it at the setting's path, pauses it and r
   fixture.config.timeline_signal = "USR1";
   Timeline timeline(fixture.config, fixture.topology, {});
   REQUIRE(timeline.begin().ok());
-  CHECK(timeline.gate().get() == nullptr);
+  CHECK(timeline.events().get() == nullptr);
   timeline.toggle();
-  CHECK(timeline.gate().get() != nullptr);
+  CHECK(timeline.events().get() != nullptr);
   timeline.toggle();
-  CHECK(timeline.gate().get() == nullptr);
+  CHECK(timeline.events().get() == nullptr);
   timeline.toggle();
-  CHECK(timeline.gate().get() != nullptr);
+  CHECK(timeline.events().get() != nullptr);
   CHECK(timeline.stop().ok());
-  CHECK(timeline.gate().get() == nullptr);
+  CHECK(timeline.events().get() == nullptr);
 }
 
 TEST_CASE("Timeline: it begins as the settings say, and names those that contradict") {
@@ -102,7 +102,7 @@ TEST_CASE("Timeline: it begins as the settings say, and names those that contrad
   {
     Timeline off(fixture.config, fixture.topology, {});
     CHECK(off.begin().ok());
-    CHECK(off.gate().get() == nullptr);
+    CHECK(off.events().get() == nullptr);
   }
   fixture.config.timeline_signal = "USR1";
   {
@@ -118,7 +118,7 @@ TEST_CASE("Timeline: it begins as the settings say, and names those that contrad
   fixture.config.timeline_signal = "off";
   Timeline at_once(fixture.config, fixture.topology, {});
   CHECK(at_once.begin().ok());
-  CHECK(at_once.gate().get() != nullptr);
+  CHECK(at_once.events().get() != nullptr);
   CHECK(at_once.stop().ok());
 }
 

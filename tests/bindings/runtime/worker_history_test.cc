@@ -68,25 +68,25 @@ TEST_CASE("worker history: a recovery lasts from the failure to the first operat
   WorkerHistory history;
   go_on(history, false);
   end_operation(history.meter());
-  CHECK_FALSE(history.take_passage());  // the first epoch
+  CHECK_FALSE(history.take_transition());  // the first epoch
   end_operation(history.meter(), Code::kRankFailure);
   history.on_broken();
   history.on_broken();  // the end of the runtime is no second failure
   go_on(history, true);
-  CHECK_FALSE(history.take_passage());
+  CHECK_FALSE(history.take_transition());
   end_operation(history.meter());
-  const auto passage = history.take_passage();
-  REQUIRE(passage);
-  CHECK(passage->failed);
-  CHECK(passage->left_ns > 0);
-  CHECK(passage->left_ns <= passage->ready_ns);
-  CHECK(passage->ready_ns <= passage->placed_ns);
-  CHECK(passage->placed_ns <= passage->connected_ns);
-  CHECK(passage->connected_ns <= passage->ended_ns);
-  CHECK_FALSE(history.take_passage());
+  const auto transition = history.take_transition();
+  REQUIRE(transition);
+  CHECK(transition->failed);
+  CHECK(transition->left_ns > 0);
+  CHECK(transition->left_ns <= transition->ready_ns);
+  CHECK(transition->ready_ns <= transition->placed_ns);
+  CHECK(transition->placed_ns <= transition->connected_ns);
+  CHECK(transition->connected_ns <= transition->ended_ns);
+  CHECK_FALSE(history.take_transition());
   CHECK(count_of(history.recoveries()) == 1);
   CHECK(history.recoveries().sum_ns() ==
-        static_cast<std::uint64_t>(passage->ended_ns - passage->left_ns));
+        static_cast<std::uint64_t>(transition->ended_ns - transition->left_ns));
   CHECK(count_of(history.changes()) == 0);
 }
 
@@ -94,14 +94,14 @@ TEST_CASE("worker history: a failure while an epoch begins makes the recovery lo
   WorkerHistory history;
   go_on(history, false);
   end_operation(history.meter());
-  (void)history.take_passage();
+  (void)history.take_transition();
   history.on_broken();
   history.on_ready(true);
   history.on_placed();
   history.on_broken();
   go_on(history, true);
   end_operation(history.meter());
-  REQUIRE(history.take_passage());
+  REQUIRE(history.take_transition());
   CHECK(count_of(history.recoveries()) == 1);
 }
 
@@ -109,11 +109,11 @@ TEST_CASE("worker history: a change of workers is no recovery") {
   WorkerHistory history;
   go_on(history, false);
   end_operation(history.meter());
-  (void)history.take_passage();
+  (void)history.take_transition();
   history.on_broken();
   go_on(history, false);
   end_operation(history.meter());
-  REQUIRE(history.take_passage());
+  REQUIRE(history.take_transition());
   CHECK(count_of(history.recoveries()) == 0);
   CHECK(count_of(history.changes()) == 1);
 }
@@ -129,9 +129,9 @@ TEST_CASE("worker history: counts and steps go on from epoch to epoch") {
   CHECK(history.earlier_steps() == 30);
 }
 
-TEST_CASE("worker history: a passage is shown as a span whose parts fill it") {
+TEST_CASE("worker history: a transition is shown as a span whose parts fill it") {
   Kept kept;
-  show_passage({true, 10, 20, 30, 40, 50}, kept);
+  show_transition({true, 10, 20, 30, 40, 50}, kept);
   CHECK(kept.events ==
         std::vector<std::pair<std::string, std::int64_t>>{{"RECOVERY", 10},
                                                           {"leave the epoch", 10},

@@ -42,7 +42,7 @@ KINDS: dict[str, Fault] = {
         disputes.full_disk,
         network.cut,
         heal.heal,
-        network.card_dies,
+        network.interface_dies,
         tamper.tamper,
         flood.flood,
         surroundings.clock_jump,

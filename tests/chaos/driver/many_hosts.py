@@ -185,7 +185,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=2, help="on each host")
     parser.add_argument("--limit", type=float, default=120, help="seconds to start (120)")
     parser.add_argument("--flat", action="store_true", help="all ranks meet at rank 0")
-    parser.add_argument("--messages", action="store_true", help="count those of the meeting")
+    parser.add_argument("--messages", action="store_true", help="count those of the rendezvous")
     parser.add_argument("--kill", type=int, help="a rank to kill")
     parser.add_argument("--direct", action="store_true", help="compare with direct connections")
     parser.add_argument("--cut", type=int, help="a host whose link goes down")

@@ -70,20 +70,20 @@ class Namespaces(abc.ABC):
 
 
 class TwoHosts(Namespaces):
-    """Two hosts that are linked: by `cards` links, link0, link1, ..., each a network of its own."""
+    """Two hosts with links link0, link1, ... between them, each a network of its own."""
 
-    def __init__(self, cards: int = 1) -> None:
+    def __init__(self, interfaces: int = 1) -> None:
         super().__init__(len(HOSTS))
-        self.cards = cards
+        self.interfaces = interfaces
 
     def connect(self) -> None:
-        for card in range(self.cards):
-            link = f"link{card}"
+        for interface in range(self.interfaces):
+            link = f"link{interface}"
             first, second = (["name", link, *self.space(host)] for host in range(2))
             call("ip", "link", "add", *first, "type", "veth", "peer", *second)
             for host, address in enumerate(HOSTS):
                 network, _, number = address.rpartition(".0.")
-                self.use(host, f"{network}.{card}.{number}/24", link)
+                self.use(host, f"{network}.{interface}.{number}/24", link)
 
     def start(self, case: Case, job: Job, arguments: list[str]) -> None:
         """Starts the ranks, the first half on the first host."""
@@ -169,31 +169,34 @@ def _judge_cut(case: Case, job: Job, began: int) -> None:
         job.complain(f"it took {last:.1f} s")
 
 
-def card_dies(case: Case) -> None:
-    """One of two network cards dies: the other carries all, and no sum is wrong."""
+def interface_dies(case: Case) -> None:
+    """One of two network interfaces dies: the other carries all, and no sum is wrong."""
     if not case.isolated:
         case.facts["skipped"] = "no namespaces here"
         return
-    with TwoHosts(cards=2) as hosts:
+    with TwoHosts(interfaces=2) as hosts:
         job = prepare(case)
         job.environment.update(RONDE_NETWORK_INTERFACE="link0,link1", RONDE_RECONNECT_SECONDS="30")
         elements = case.random.choice([1000, 1_000_000, 4_000_000])
-        card = case.facts["card"] = case.random.choice(["link0", "link1"])
+        interface = case.facts["interface"] = case.random.choice(["link0", "link1"])
         comes_back = case.facts["comes_back"] = case.random.choice([False, True])
         job.environment["RONDE_LOG_LEVEL"] = "warning"
         arguments = ["steps", f"seed={case.seed}", f"elements={elements}", "run_ms=8000"]
+        arguments += ["tell_every=1000"]
         hosts.start(case, job, arguments)
         everyone = list(range(job.size))
-        if job.wait_for("ready", everyone):
+        # One that dies before it was connected has the limit of a first connection.
+        if job.wait_for("step", everyone):
             time.sleep(case.random.uniform(0, 0.5))
             host = case.random.choice([0, 1])
-            hosts.run(host, "ip", "link", "set", card, "down")
+            hosts.run(host, "ip", "link", "set", interface, "down")
             time.sleep(3)
             if comes_back:
-                hosts.run(host, "ip", "link", "set", card, "up")
+                hosts.run(host, "ip", "link", "set", interface, "up")
         job.wait_for("done", everyone, 60)
         job.require_codes(job.finish(), {})
-        warned = [rank for rank in everyone if "network card is left out" in job.errors(rank)]
+        warned = [rank for rank in everyone if "network interface is left out" in job.errors(rank)]
         case.facts["warned"] = warned
-        if not warned:
-            job.complain("nobody was warned of the card")
+        # One interface carries all of a message that is one chunk, and the other may have rested.
+        if not warned and elements > 1000:
+            job.complain("nobody was warned of the interface")

@@ -43,16 +43,27 @@ def spoilt(how: str, data: bytes) -> bytes:
     return piece[half:] + piece[:half] + rest
 
 
+async def _next(reader: asyncio.StreamReader) -> bytes:
+    """The next bytes; none where nothing follows soon."""
+    with contextlib.suppress(asyncio.TimeoutError):
+        return await asyncio.wait_for(reader.read(65536), 0.5)
+    return b""
+
+
 class Relay:
     """All connections that pass. Of those that carry enough, one is spoiled."""
 
     def __init__(self, how: str, after: int) -> None:
         self.how, self.after, self.done = how, after, False
 
-    def _spoils(self, passed: int, size: int) -> bool:
-        """Whether it is this connection's turn; only once, and where there is enough to spoil."""
+    def _may_spoil(self, passed: int, size: int) -> bool:
+        """Whether it may be this connection's turn: there is enough to spoil."""
         enough = passed >= self.after and (self.how in ("flip", "cut") or size > PIECE)
-        if self.done or not enough:
+        return enough and not self.done
+
+    def _spoils(self) -> bool:
+        """Whether it is this connection's turn; only once."""
+        if self.done:
             return False
         self.done = True
         print("spoiled", flush=True)
@@ -62,10 +73,14 @@ class Relay:
         passed = 0
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
-                if self._spoils(passed, len(data)):
-                    if self.how == "cut":
-                        break
-                    data = spoilt(self.how, data)
+                if self._may_spoil(passed, len(data)):
+                    # Nobody misses the last bytes, nor can tell their loss from a delay.
+                    more = await _next(reader)
+                    if len(more) > (PIECE if self.how == "drop" else 0) and self._spoils():
+                        if self.how == "cut":
+                            break
+                        data = spoilt(self.how, data)
+                    data += more
                 passed += len(data)
                 writer.write(data)
                 await writer.drain()

@@ -43,6 +43,13 @@ def call(*command: str) -> bool:
     return False
 
 
+def _forget_paths_in(folder: Path) -> None:
+    """Drops the variables that name a path there: PyTorch makes its cache directory anew."""
+    for name, value in list(os.environ.items()):
+        if folder in Path(value).parents:
+            del os.environ[name]
+
+
 class Sandbox:
     """Entered once, by a process with one thread."""
 
@@ -60,6 +67,7 @@ class Sandbox:
                 continue
             if call("mount", "-t", "tmpfs", "none", str(folder)):
                 self.counted.append(folder)
+                _forget_paths_in(folder)
 
     def leftovers(self) -> list[str]:
         """Processes, files and abstract sockets that are there though no job runs."""

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "core/base/config.h"
+#include "core/base/settings/config.h"
 
 namespace ronde::test {
 

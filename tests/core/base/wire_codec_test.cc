@@ -24,9 +24,17 @@ struct Everything {
   std::vector<std::string> words;
   std::vector<Inner> inner;
   std::map<int, Inner> by_rank;
-  bool operator==(const Everything&) const = default;
+  std::vector<double> numbers;
+  std::shared_ptr<const Inner> shared;
+  std::shared_ptr<const Inner> none;
+  bool operator==(const Everything& other) const {
+    return rank == other.rank && flag == other.flag && colour == other.colour && id == other.id &&
+           words == other.words && inner == other.inner && by_rank == other.by_rank &&
+           numbers == other.numbers && *shared == *other.shared && none == other.none;
+  }
   static void fields(auto& wire, auto& self) {
-    wire(self.rank, self.flag, self.colour, self.id, self.words, self.inner, self.by_rank);
+    wire(self.rank, self.flag, self.colour, self.id, self.words, self.inner, self.by_rank,
+         self.numbers, self.shared, self.none);
   }
 };
 
@@ -37,7 +45,10 @@ Everything rich() {
           .id = {std::byte{1}, std::byte{2}, std::byte{3}},
           .words = {"x", "", std::string("a\0b", 3)},
           .inner = {{std::numeric_limits<std::int64_t>::min(), "low"}, {}},
-          .by_rank = {{3, {4, "four"}}, {-1, {}}}};
+          .by_rank = {{3, {4, "four"}}, {-1, {}}},
+          .numbers = {0.5, -2e300},
+          .shared = std::make_shared<const Inner>(Inner{9, "nine"}),
+          .none = nullptr};
 }
 
 TEST_CASE("wire codec: each kind of field comes back as it was written") {

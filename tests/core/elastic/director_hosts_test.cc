@@ -242,7 +242,7 @@ TEST_CASE("director: an epoch goes on when a host without members is lost") {
   DirectorJob job({}, {{"a", 2}, {"b", 2}});
   job.run_four();
   job.ready({1, 2}, 1, {3, 4});
-  job.wait(SuspectWatch::kGrace);
+  job.wait(EpochWatch::kGrace);
   REQUIRE(job.epoch() == std::vector<WorkerId>{1, 2});
   job.director.on_host_lost("b", "the connection has ended", job.time);
   job.wait(seconds(1));
@@ -252,6 +252,28 @@ TEST_CASE("director: an epoch goes on when a host without members is lost") {
   REQUIRE(job.take<SendChange>().size() == 1);
   job.ready({1, 2}, 2);
   CHECK(job.epoch().size() == 4);
+}
+
+TEST_CASE("director: hosts that lose each other are tried before the next epoch begins") {
+  for (const bool is_cut : {true, false}) {
+    CAPTURE(is_cut);
+    DirectorJob job({}, {{"a", 2}, {"b", 2}});
+    job.run_four();
+    job.unreached = "b";
+    job.ready({1, 2}, 1, {3});
+    job.ready({3, 4}, 1, {1});
+    CHECK(job.epoch().empty());
+    const auto trials = job.take<TryHost>();
+    REQUIRE(trials.size() == 1);
+    CHECK(trials[0].host == "b");
+    CHECK(trials[0].others == std::vector<std::string>{"a"});
+    job.director.on_host_tried("b", is_cut ? "a does not reach 10.0.0.2:4000 (no answer)" : "",
+                               job.time);
+    job.collect();
+    CHECK(job.epoch().size() == (is_cut ? 2 : 4));
+    CHECK(job.take<StopWorker>().size() == (is_cut ? 2 : 0));
+    CHECK(job.take<Report>().size() == (is_cut ? 1 : 0));
+  }
 }
 
 TEST_CASE("director: an epoch that hosts could not begin drops the host that misses most") {

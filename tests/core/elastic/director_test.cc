@@ -91,8 +91,8 @@ TEST_CASE("director: people are told for whom an epoch waits") {
   job.end(2, kKilled);
   job.ready({1, 3}, 1, {2});
   CHECK(job.take<Report>().empty());
-  CHECK(job.director.next_deadline(job.time) == job.time + WaitWatch::kLimit);
-  job.wait(WaitWatch::kLimit);
+  CHECK(job.director.next_deadline(job.time) == job.time + EpochWatch::kPatience);
+  job.wait(EpochWatch::kPatience);
   const auto reports = job.take<Report>();
   REQUIRE(reports.size() == 1);
   CHECK(reports[0].text.find("worker 4 has not noticed for 10 s") != std::string::npos);
@@ -188,7 +188,7 @@ TEST_CASE("director: only suspects are missing: they are stopped after a grace")
   DirectorJob job;
   job.run_four();
   job.ready({1, 2}, 1, {4});
-  CHECK(job.director.next_deadline(job.time) == job.time + WaitWatch::kLimit);
+  CHECK(job.director.next_deadline(job.time) == job.time + EpochWatch::kPatience);
   job.ready({3}, 1, {4});
   const TimePoint deadline = job.director.next_deadline(job.time);
   REQUIRE(deadline != kForever);

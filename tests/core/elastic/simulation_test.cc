@@ -226,10 +226,10 @@ struct World {
       if (workers.at(id).epoch == e) send_ready(id, suspects);
     });
   }
-  void break_epoch(EpochId e, WorkerId culprit) {
+  void break_epoch(EpochId e, WorkerId lost) {
     if (e == 0 || !epochs.at(e).connected || std::exchange(epochs.at(e).broken, true)) return;
     for (const WorkerId id : epochs.at(e).members) {
-      if (id != culprit) notice(id, e, {culprit});
+      if (id != lost) notice(id, e, {lost});
     }
   }
   void die(WorkerId id, int status) {

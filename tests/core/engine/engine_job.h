@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "backends/local/factory.h"
-#include "backends/local/hub.h"
 #include "core/engine/engine.h"
 #include "tests/core/engine/sum_of.h"
 #include "tests/core/engine/thread_executor.h"
 #include "tests/core/protocol/payloads.h"
+#include "tests/support/local/factory.h"
+#include "tests/support/local/hub.h"
 
 namespace ronde::test {
 
@@ -71,7 +71,7 @@ struct EngineRank {
   EngineRank& operator=(const EngineRank&) = delete;
 
   std::shared_ptr<AbortToken> abort = std::make_shared<AbortToken>();
-  EventGate events;  ///< Off.
+  EventSwitch events;  ///< Off.
   std::unique_ptr<ControlChannel> channel;
   std::unique_ptr<Engine> engine;
 };

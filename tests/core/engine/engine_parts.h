@@ -40,22 +40,22 @@ struct EngineParts {
     options.inline_bytes = 1 << 16;
     options.executor = std::make_unique<CountingExecutor>(executed);
     options.abort = abort;
-    options.flights = &flights;
+    options.records = &records;
     options.meter = &meter;
     options.role = &role;
     options.launches = &launch_order;
     options.on_left_behind = [this](const Status& why) { membership.note_left_behind(why); };
     options.on_broken = [this](const Status& reason) { membership.fail(reason); };
-    options.on_device_work = [this, id] { launches.ask(id); };
-    options.on_launch = [this](std::uint64_t set) { launches.place(set); };
-    options.on_paced = [this] { intake.wake_driver(); };
+    options.on_device_work = [this, id] { queues.launches().ask(id); };
+    options.on_launch = [this](std::uint64_t set) { queues.launches().place(set); };
+    options.on_paced = [this] { tasks.wake_driver(); };
     return options;
   }
   /// A queue that is known and started.
   SetQueuePtr add_queue(SetId id, std::vector<int> members) {
     const auto queue = std::make_shared<SetQueue>(queue_options(id, std::move(members)));
     queues.add(queue);
-    queues.start(queue);
+    REQUIRE(queues.start(queue).ok());
     return queue;
   }
   /// Of the frames sent to `rank`: the kinds.
@@ -69,7 +69,7 @@ struct EngineParts {
 
   FakeChannel channel;
   std::shared_ptr<AbortToken> abort = std::make_shared<AbortToken>();
-  FlightRing flights;
+  OperationRing records;
   Meter meter;
   LaunchOrder launch_order;
   std::atomic<int> executed = 0;
@@ -78,40 +78,23 @@ struct EngineParts {
   int stalls = 0;
 
   DrivingRole role{channel};
-  Intake intake{role, *abort, flights, meter};
-  Outbox outbox{channel, [this](const Status& error) { send_errors.push_back(error); }};
-  Queues queues;
-  KeyValueExchange exchange{channel.topology(), outbox};
-  Messages messages{
-      channel.topology().rank,
-      {.role = role, .intake = intake, .outbox = outbox, .flights = flights, .meter = meter}};
-  LaunchCoordinator launches{channel.topology().rank, queues, outbox};
-  Membership membership{{.topology = channel.topology(),
-                         .abort = *abort,
-                         .role = role,
-                         .intake = intake,
-                         .outbox = outbox,
-                         .queues = queues,
-                         .messages = messages},
-                        [this] { ++left_behind; }};
-  Router router{{.role = role,
-                 .outbox = outbox,
-                 .queues = queues,
-                 .exchange = exchange,
-                 .messages = messages,
-                 .launches = launches,
-                 .membership = membership},
-                [](std::span<const std::byte> question) {
-                  return std::optional(std::vector(question.rbegin(), question.rend()));
+  TaskQueue tasks{role, *abort, records, meter};
+  FrameSender sender{channel, [this](const Status& error) { send_errors.push_back(error); }};
+  Queues queues{sender};
+  KeyValueExchange exchange{sender};
+  Messages messages{tasks, sender};
+  Membership membership{tasks, sender, queues, messages, [this] { ++left_behind; }};
+  std::vector<std::byte> clock;  // the last message that came
+  Router router{role,
+                queues,
+                exchange,
+                messages,
+                membership,
+                [this](int from, std::span<const std::byte> message) {
+                  CHECK(from == 1);
+                  clock.assign(message.begin(), message.end());
                 }};
-  Progress progress{{.channel = channel,
-                     .abort = *abort,
-                     .intake = intake,
-                     .router = router,
-                     .outbox = outbox,
-                     .queues = queues,
-                     .launches = launches},
-                    [this] { ++stalls; }};
+  Progress progress{channel, tasks, router, queues, [this] { ++stalls; }};
 };
 
 /// Takes steps on both of two ranks, and carries their frames, until there is nothing to do.

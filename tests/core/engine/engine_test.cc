@@ -9,11 +9,11 @@
 #include <string>
 #include <thread>
 
-#include "backends/local/factory.h"
-#include "backends/local/hub.h"
 #include "core/base/bytes.h"
 #include "tests/core/engine/engine_job.h"
 #include "tests/core/engine/thread_executor.h"
+#include "tests/support/local/factory.h"
+#include "tests/support/local/hub.h"
 #include "tests/support/run_ranks.h"
 
 namespace ronde {

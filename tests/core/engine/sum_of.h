@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/engine/operation.h"
+#include "core/engine/queues/operation.h"
 
 namespace ronde::test {
 

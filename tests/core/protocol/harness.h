@@ -49,7 +49,7 @@ class TestJob {
     return delivered;
   }
 
-  /// What was agreed on `rank` since the last call.
+  /// The operations agreed on `rank` since the last call.
   std::vector<Agreed> take(int rank) {
     std::vector<Batch> batches;
     at(rank).take_batches(batches);

@@ -47,17 +47,17 @@ Request request_of(std::size_t which, std::size_t version, std::size_t members) 
   return request;
 }
 
-/// What one rank submits in one step, in an order of its own.
+/// The operations that one rank submits in one step, in an order of its own.
 std::vector<Action> actions_of(const Lifetime& life, std::size_t step, std::size_t member,
                                Random& shared, Random& own) {
-  const std::size_t culprit = pick(shared, life.members);
+  const std::size_t odd_member = pick(shared, life.members);
   const std::size_t victim = pick(shared, life.tensors);
   const std::size_t version = life.changing ? step / 2 : 0;
   std::vector<Action> actions;
   for (std::size_t which = 0; which < life.tensors; ++which) {
     Action action{request_of(which, version, life.members)};
     action.request.call_site = fmt::format("rank{}.py:{}", member, step);
-    const bool odd = member == culprit && which == victim;
+    const bool odd = member == odd_member && which == victim;
     if (odd && life.mismatches) action.request.tensors[0].shape[0] = 99;
     action.twice = odd && life.doubles;
     actions.push_back(std::move(action));

@@ -68,7 +68,7 @@ struct Training {
 /// Every rank submits all tensors in every step, in an order of its own, some unnamed between.
 void plan(Simulator& simulator, const Training& training, Random& random) {
   for (std::size_t step = 0; step < training.steps; ++step) {
-    const std::size_t culprit = pick(random, simulator.size());
+    const std::size_t odd_member = pick(random, simulator.size());
     const std::size_t victim = pick(random, training.tensors);
     const std::size_t doubled = pick(random, training.tensors);
     const std::size_t version = training.changing ? step / 2 : 0;
@@ -77,9 +77,9 @@ void plan(Simulator& simulator, const Training& training, Random& random) {
       for (std::size_t which = 0; which < training.tensors; ++which) {
         Action action{request_of(simulator, which, version)};
         action.request.call_site = fmt::format("rank{}.py:{}", member, step);
-        const bool odd = training.mismatches && member == culprit && which == victim;
+        const bool odd = training.mismatches && member == odd_member && which == victim;
         if (odd) action.request.tensors[0].shape[0] = 99;
-        action.twice = training.doubles && member == culprit && which == doubled;
+        action.twice = training.doubles && member == odd_member && which == doubled;
         actions.push_back(std::move(action));
       }
       std::shuffle(actions.begin(), actions.end(), random);

@@ -162,19 +162,19 @@ TEST_CASE("Negotiator: a root outside the process set is an error on all ranks")
 
 TEST_CASE("Negotiator: a name submitted again in flight fails on all ranks with both call sites") {
   for (const bool warm : {false, true}) {
-    for (const int culprit : {0, 1, 3}) {
+    for (const int twice : {0, 1, 3}) {
       TestJob job(4, 2);
       if (warm) CHECK(meet(job, allreduce("w"), allreduce("w")).status.ok());
-      REQUIRE(job.at(culprit).submit(allreduce("w"), 1, {}).ok());
+      REQUIRE(job.at(twice).submit(allreduce("w"), 1, {}).ok());
       job.deliver();
       Request again = allreduce("w");
       again.call_site = "train.py:20";
-      const Status refused = job.at(culprit).submit(again, 2, {});
+      const Status refused = job.at(twice).submit(again, 2, {});
       CHECK(refused.code() == Code::kDuplicateName);
       job.deliver();
       for (int rank = 0; rank < 4; ++rank) {
         CHECK(job.take(rank).empty());  // fails once all have submitted it, not before
-        if (rank != culprit) REQUIRE(job.at(rank).submit(allreduce("w"), 1, {}).ok());
+        if (rank != twice) REQUIRE(job.at(rank).submit(allreduce("w"), 1, {}).ok());
       }
       job.deliver();
       for (int rank = 0; rank < 4; ++rank) {
@@ -184,7 +184,7 @@ TEST_CASE("Negotiator: a name submitted again in flight fails on all ranks with 
         CHECK(item.status.message() ==
               fmt::format("allreduce \"w\": rank {} submitted it (train.py:10) and again "
                           "(train.py:20) while it was in flight",
-                          culprit));
+                          twice));
       }
       CHECK(meet(job, allreduce("w"), allreduce("w")).status.ok());
     }

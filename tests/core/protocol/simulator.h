@@ -70,7 +70,7 @@ class Simulator {
   /// From now on no frame reaches or leaves the member, and it does nothing.
   void kill(std::size_t member);
 
-  /// What went against the rules; must stay empty.
+  /// Violations of the rules; must stay empty.
   [[nodiscard]] const std::vector<std::string>& violations() const { return violations_; }
   /// True if all members have ended their plans and nothing is in flight.
   [[nodiscard]] bool finished() const;

@@ -1,4 +1,4 @@
-// What every codec promises.
+// The promises of every codec.
 #include "ops/compression/codec.h"
 
 #include <algorithm>

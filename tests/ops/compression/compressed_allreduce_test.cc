@@ -1,4 +1,4 @@
-// What an exchange is said to have sent, and where its time went.
+// The reported bytes and times of a compressed exchange.
 #include "ops/compression/compressed_allreduce.h"
 
 #include <doctest/doctest.h>

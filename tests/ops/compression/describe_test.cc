@@ -55,7 +55,7 @@ TEST_CASE("A switch of Python's says how texts write what is not its default") {
 
 TEST_CASE("Every form has every codec and parameter") {
   const std::string text = codecs_as_text(), table = codecs_as_markdown(), types = python_types();
-  for (const CodecRow* row : codec_rows()) {
+  for (const CodecRow* row : kCodecRows) {
     CAPTURE(row->name);
     CHECK(contains(text, std::string(row->name) + ": " + std::string(row->summary)));
     CHECK(contains(types, std::string("    ") + std::string(row->name) + " = "));

@@ -12,7 +12,7 @@ namespace ronde {
 TEST_CASE("Rows stand in the order of their kinds and have names of their own") {
   std::set<std::string_view> names;
   for (std::size_t i = 0; i < kCodecKinds; ++i) {
-    const CodecRow& row = *codec_rows()[i];
+    const CodecRow& row = *kCodecRows[i];
     CAPTURE(row.name);
     CHECK(row.defaults.kind == static_cast<CodecKind>(i));
     CHECK(&row == &codec_row(row.defaults.kind));
@@ -23,7 +23,7 @@ TEST_CASE("Rows stand in the order of their kinds and have names of their own") 
 }
 
 TEST_CASE("A codec's defaults are values that its parameters take") {
-  for (const CodecRow* row : codec_rows()) {
+  for (const CodecRow* row : kCodecRows) {
     std::set<std::string_view> keys;
     for (const CodecParameter& one : row->parameters) {
       CAPTURE(row->name);
@@ -39,7 +39,7 @@ TEST_CASE("A codec's defaults are values that its parameters take") {
 }
 
 TEST_CASE("A codec makes frames exactly where its row says so") {
-  for (const CodecRow* row : codec_rows()) {
+  for (const CodecRow* row : kCodecRows) {
     CAPTURE(row->name);
     CHECK((row->wire_share != nullptr));
     const auto codec = make_codec(row->defaults);

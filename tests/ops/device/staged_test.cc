@@ -1,11 +1,10 @@
-#include "ops/device/staged.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "ops/communicator/algorithm.h"
+#include "ops/device/device_parts.h"
 #include "tests/ops/local_fixture.h"
 #include "tests/support/host_device.h"
 

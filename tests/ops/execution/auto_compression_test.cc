@@ -9,7 +9,7 @@
 namespace ronde {
 namespace {
 
-/// A group of two whose other rank says the same words, plus what it is told to say more.
+/// A group of two. The other rank sends this rank's numbers plus `slower_ns`.
 struct Twin {
   std::int64_t slower_ns = 0;
   double byte_s = 0;
@@ -29,7 +29,7 @@ struct Twin {
                 [this](std::span<const std::int64_t> mine) -> Result<std::vector<std::int64_t>> {
               ++exchanges;
               std::vector<std::int64_t> all(mine.begin(), mine.end());
-              for (const std::int64_t word : mine) all.push_back(word + slower_ns);
+              for (const std::int64_t number : mine) all.push_back(number + slower_ns);
               return all;
             }};
   }

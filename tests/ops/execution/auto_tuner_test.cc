@@ -28,10 +28,10 @@ struct TunedRank {
       : abort(*group.abort),
         host({.whole = backend.open(group, exchange).value()},
              {.kernels = plain_kernels(), .rank = group.rank, .size = group.size()}),
-        words(host.dense(), group.size()),
-        tuner({.size = group.size(), .deterministic = deterministic, .events = &gate}, host,
-              words) {
-    gate.set(&marks);
+        numbers(host.dense(), group.size()),
+        tuner({.size = group.size(), .deterministic = deterministic, .events = &events}, host,
+              numbers) {
+    events.set(&marks);
   }
 
   Result<std::string> choose(const std::string& compression, Device device = {}) {
@@ -46,9 +46,9 @@ struct TunedRank {
 
   const AbortToken& abort;
   Marks marks;
-  EventGate gate;
+  EventSwitch events;
   HostCommunicators host;
-  WordExchange words;
+  NumberExchange numbers;
   AutoTuner tuner;
 };
 

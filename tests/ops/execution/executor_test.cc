@@ -40,8 +40,8 @@ class NotingPlane final : public Communicator {
   Notes& notes_;
 };
 
-std::unique_ptr<CollectiveExecutor> noting_executor(NotingPlane::Notes& notes, bool able = true,
-                                                    const EventGate* events = nullptr) {
+std::unique_ptr<Executor> noting_executor(NotingPlane::Notes& notes, bool able = true,
+                                          const EventSwitch* events = nullptr) {
   ExecutorOptions options;
   options.host.whole = std::make_unique<NotingPlane>(notes, able);
   options.kernels = plain_kernels();
@@ -50,7 +50,7 @@ std::unique_ptr<CollectiveExecutor> noting_executor(NotingPlane::Notes& notes, b
   return create_executor(std::move(options)).value();
 }
 
-std::unique_ptr<CollectiveExecutor> lone_executor() {
+std::unique_ptr<Executor> lone_executor() {
   ExecutorOptions options;
   options.kernels = plain_kernels();
   return create_executor(std::move(options)).value();
@@ -104,7 +104,7 @@ TEST_CASE("Executor: a plane that prefers its own collective is given the whole 
 TEST_CASE("Executor: a result that came with the agreement is handed out, and nothing moves") {
   NotingPlane::Notes notes;
   NotingSink sink;
-  EventGate events;
+  EventSwitch events;
   events.set(&sink);
   const auto executor = noting_executor(notes, true, &events);
   const AbortToken abort;
@@ -201,9 +201,9 @@ TEST_CASE("Executor: after abort nothing is started") {
 TEST_CASE("Executor: events enclose the work on each tensor's lane") {
   NotingPlane::Notes notes;
   NotingSink sink;
-  EventGate gate;
-  gate.set(&sink);
-  const auto executor = noting_executor(notes, true, &gate);
+  EventSwitch events;
+  events.set(&sink);
+  const auto executor = noting_executor(notes, true, &events);
   const AbortToken abort;
   std::vector<float> data(1);
   const Bundle bundle = bundle_with(bundle_of(Collective::kAllreduce, DType::kFloat32), data, {1});

@@ -11,16 +11,16 @@ using Splits = std::vector<std::int64_t>;
 
 // The group's status if rank 0 gives these splits and the other ranks valid ones.
 Status verdict(const Shape& shape, const Splits& splits, int size = 3) {
-  std::vector<std::int64_t> words;
+  std::vector<std::int64_t> numbers;
   BundleTensor tensor;
   tensor.shape = shape;
   tensor.splits = splits;
-  append_alltoall(tensor, size, words);
+  append_alltoall(tensor, size, numbers);
   BundleTensor good;
   good.shape = {size};
-  for (int rank = 1; rank < size; ++rank) append_alltoall(good, size, words);
-  CHECK(words.size() == static_cast<std::size_t>(size) * alltoall_words(size));
-  return check_alltoall(size, words);
+  for (int rank = 1; rank < size; ++rank) append_alltoall(good, size, numbers);
+  CHECK(numbers.size() == static_cast<std::size_t>(size) * alltoall_numbers(size));
+  return check_alltoall(size, numbers);
 }
 
 }  // namespace
@@ -59,18 +59,18 @@ TEST_CASE("check_alltoall: splits whose sum would overflow are refused") {
 }
 
 TEST_CASE("alltoall_rows: finds what one rank sends another") {
-  std::vector<std::int64_t> words;
+  std::vector<std::int64_t> numbers;
   const Splits first{1, 2};
   const Splits second{3, 4};
   BundleTensor tensor;
   tensor.shape = {3};
   tensor.splits = first;
-  append_alltoall(tensor, 2, words);
+  append_alltoall(tensor, 2, numbers);
   tensor.shape = {7};
   tensor.splits = second;
-  append_alltoall(tensor, 2, words);
-  CHECK(alltoall_rows(words, 2, 0, 1) == 2);
-  CHECK(alltoall_rows(words, 2, 1, 0) == 3);
+  append_alltoall(tensor, 2, numbers);
+  CHECK(alltoall_rows(numbers, 2, 0, 1) == 2);
+  CHECK(alltoall_rows(numbers, 2, 1, 0) == 3);
 }
 
 TEST_CASE("even_rows: the first ranks get the remainder") {

@@ -1,16 +1,20 @@
 #include "ops/execution/output_planner.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
+#include "ops/kernels/factory.h"
 #include "tests/conformance/rank.h"
+#include "tests/ops/local_fixture.h"
 
 namespace ronde::test {
 namespace {
 
-/// Says for all ranks of three what rank 1 says, but for what the test says of rank 0.
+/// Gives three ranks the numbers of rank 1; `more` is added to those of rank 0.
 class Echo final : public Communicator {
  public:
   Echo() : Communicator({.name = "echo"}) {}
@@ -18,8 +22,9 @@ class Echo final : public Communicator {
     ++exchanges;
     const auto* mine = reinterpret_cast<const std::int64_t*>(work.segments[0].in);
     auto* all = reinterpret_cast<std::int64_t*>(work.segments[0].out);
-    const std::size_t words = work.chunk_bytes[0] / sizeof(std::int64_t);
-    for (std::size_t i = 0; i < 3 * words; ++i) all[i] = mine[i % words] + (i < words ? more : 0);
+    const std::size_t numbers = work.chunk_bytes[0] / sizeof(std::int64_t);
+    for (std::size_t i = 0; i < 3 * numbers; ++i)
+      all[i] = mine[i % numbers] + (i < numbers ? more : 0);
     return {};
   }
   int exchanges = 0;
@@ -39,8 +44,8 @@ struct Fixture {
   }
 
   Echo echo;
-  WordExchange words{echo, 3};
-  OutputPlanner planner{words, 1, 3};
+  NumberExchange exchange{echo, 3};
+  OutputPlanner planner{exchange, 1, 3};
   AbortToken abort;
   Bundle bundle = bundle_of(Collective::kAllreduce, DType::kFloat32);
   std::vector<float> memory = std::vector<float>(64);
@@ -48,6 +53,28 @@ struct Fixture {
 
 using Sizes = std::vector<std::size_t>;
 Sizes sizes(std::span<const std::size_t> of) { return {of.begin(), of.end()}; }
+
+/// Values whose sum depends on the order of addition.
+Bytes uneven(DType dtype, int rank, std::size_t count) {
+  Bytes bytes(count * size_of(dtype));
+  for (std::size_t i = 0; i < count; ++i) {
+    const double x = std::sin(1.0 + rank * 37.0 + static_cast<double>(i) * 11.0);
+    put(dtype, bytes, i, is_floating(dtype) ? x * std::pow(10.0, rank % 4) : std::trunc(x * 100));
+  }
+  return bytes;
+}
+
+Bytes reduced_at_once(const Bundle& bundle, int ranks, std::size_t count) {
+  std::vector<Bytes> all;
+  std::vector<const void*> inputs;
+  for (int rank = 0; rank < ranks; ++rank) all.push_back(uneven(bundle.dtype, rank, count));
+  for (const Bytes& one : all) inputs.push_back(one.data());
+  Bytes out(count * size_of(bundle.dtype));
+  create_payload_reducer(create_kernels())
+      ->reduce({bundle.dtype, bundle.op, bundle.prescale, bundle.postscale}, inputs, out.data(),
+               count);
+  return out;
+}
 
 }  // namespace
 
@@ -129,6 +156,27 @@ TEST_CASE("output planner: without memory for an output the plan stands, and the
   tensor.allocate = nullptr;
   CHECK(on.plan().ok());
   CHECK(on.planner.allocation().ok());
+}
+
+TEST_CASE("PayloadReducer: every type and op has the bits of deterministic mode") {
+  LocalFixture fixture("direct");
+  constexpr std::size_t kCount = 13;
+  on_ranks(fixture, {2, 3, 5, 8}, [&](const Rank& rank) {
+    for (const DType dtype : all_dtypes()) {
+      for (const ReduceOp op : all_ops()) {
+        for (const double factor : {1.0, 0.75}) {
+          if (!is_defined(op, dtype)) continue;
+          Bundle bundle = bundle_of(Collective::kAllreduce, dtype, op);
+          bundle.prescale = factor;
+          bundle.postscale = factor;
+          const Bytes moved =
+              rank.run_one(bundle, uneven(dtype, rank.rank(), kCount), Place::kOut, kCount);
+          rank.expect_no(compare_bytes(reduced_at_once(bundle, rank.size(), kCount), moved),
+                         fmt::format("{} {} times {}", to_string(dtype), to_string(op), factor));
+        }
+      }
+    }
+  });
 }
 
 }  // namespace ronde::test

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "ops/execution/bundle_tracer.h"
+#include "ops/communicator/bundle_tracer.h"
 
 namespace ronde {
 namespace {

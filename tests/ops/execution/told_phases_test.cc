@@ -18,7 +18,7 @@ using Lines = std::vector<std::string>;
 constexpr int kRanks = 4;
 constexpr std::size_t kCount = std::size_t{1} << 20;
 
-/// What rank 0 tells of an allreduce of 4 MiB by this algorithm.
+/// The phases that rank 0 reports of an allreduce of 4 MiB by this algorithm.
 Lines told_by(const Algorithm& algorithm) {
   Lines lines;
   LocalFixture().run(kRanks, [&](int rank, Backend& backend, const GroupSpec& spec,

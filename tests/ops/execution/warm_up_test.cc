@@ -47,9 +47,8 @@ class CountedPlane final : public Communicator {
   std::size_t& messages_;
 };
 
-std::unique_ptr<CollectiveExecutor> executor_over(std::unique_ptr<Communicator> plane,
-                                                  const GroupSpec& group,
-                                                  std::shared_ptr<ResidualStore> residuals) {
+std::unique_ptr<Executor> executor_over(std::unique_ptr<Communicator> plane, const GroupSpec& group,
+                                        std::shared_ptr<ResidualStore> residuals) {
   ExecutorOptions options;
   options.host.whole = std::move(plane);
   options.kernels = plain_kernels();
@@ -59,7 +58,7 @@ std::unique_ptr<CollectiveExecutor> executor_over(std::unique_ptr<Communicator> 
   return create_executor(std::move(options)).value();
 }
 
-/// What one rank gives of a bundle of tensors; null where it has joined.
+/// One rank's bundle of tensors; null where it has joined.
 struct Given {
   Given(const Tensors& tensors, bool has_joined) : joined(has_joined) {
     for (const std::size_t tensor : tensors) {

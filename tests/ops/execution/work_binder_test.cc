@@ -52,7 +52,7 @@ struct BoundRank {
       auto bound = binder.bind(made, work, abort);
       REQUIRE(bound.ok());
       check(*bound);
-      CHECK(bound->communicator->run(bound->work, bound->stream, abort).ok());
+      CHECK(binder.run(*bound, abort).ok());
       CHECK(binder.finish(made, *bound, abort).ok());
     }
     CHECK(binder.end(made, abort).ok());
@@ -82,6 +82,7 @@ TEST_CASE("work binder: dense work of the host is bound to an algorithm over its
     rank.run(rank.bundle("", false), [](const BoundWork& bound) {
       CHECK(bound.compression == nullptr);
       CHECK(bound.stream == kNoStream);
+      CHECK(bound.route->algorithm->name == "tree");
       CHECK(bound.traced.algorithm == "tree");
       CHECK(bound.traced.path == "local");
       CHECK_FALSE(bound.traced.ratio.has_value());

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "ops/compression/compressed_work.h"
-#include "ops/hierarchical/collectives.h"
+#include "ops/hierarchical/levels.h"
 #include "tests/conformance/rank.h"
 #include "tests/ops/counting_transport.h"
 #include "tests/ops/hierarchical/hierarchical_fixture.h"

@@ -28,7 +28,7 @@ class HierarchicalBackend final : public Backend {
   HierarchicalBackend(std::shared_ptr<LocalHub> hub, int rank, Rounds rounds,
                       HierarchyTweaks tweaks)
       : local_(create_local_backend(std::move(hub), rank)),
-        boards_(std::move(rounds)),
+        rounds_(std::move(rounds)),
         tweaks_(std::move(tweaks)) {}
 
   std::string_view name() const noexcept override { return "hierarchical"; }
@@ -47,7 +47,7 @@ class HierarchicalBackend final : public Backend {
     host.key = group.key + 1 + options.layout.host;
     host.ranks = options.layout.hosts[options.layout.host];  // group ranks are job ranks here
     host.rank = options.layout.local;
-    LocalExchange inside(boards_[options.layout.host], host.rank);
+    LocalExchange inside(rounds_[options.layout.host], host.rank);
     RONDE_ASSIGN_OR_RETURN(options.inner.inner, local_->open(host, inside));
     options.inner.kernels = options.kernels;
     options.inner.deterministic = tweaks_.deterministic;
@@ -58,12 +58,15 @@ class HierarchicalBackend final : public Backend {
 
   Result<std::unique_ptr<Communicator>> open(const GroupSpec& group, Exchange& exchange) override {
     RONDE_ASSIGN_OR_RETURN(HierarchyOptions made, options(group, exchange));
-    return create_hierarchical(std::move(made));
+    const auto hierarchy = std::make_shared<Hierarchy>(std::move(made));
+    std::unique_ptr<Communicator> between = hierarchy->dense_between();
+    return Result<std::unique_ptr<Communicator>>(
+        std::make_unique<HierarchicalCommunicator>(hierarchy, std::move(between)));
   }
 
  private:
   const std::unique_ptr<Backend> local_;
-  const Rounds boards_;
+  const Rounds rounds_;
   const HierarchyTweaks tweaks_;
 };
 
@@ -122,8 +125,8 @@ class LevelPartsFixture : public HierarchicalFixture {
           body(rank, backend, group, exchange);
         });
   }
-  std::unique_ptr<CollectiveExecutor> make_executor(ExecutorOptions options, const GroupSpec& group,
-                                                    Exchange& exchange) const override {
+  std::unique_ptr<Executor> make_executor(ExecutorOptions options, const GroupSpec& group,
+                                          Exchange& exchange) const override {
     HierarchyOptions made = std::move(static_cast<LevelParts&>(*options.host.whole).options);
     options.host.inside = std::move(made.inner.inner);
     options.host.layout = std::move(made.layout);

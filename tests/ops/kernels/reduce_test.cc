@@ -98,6 +98,9 @@ TEST_CASE("reduce: int8 is as the reference") { check_dtype(DType::kInt8); }
 TEST_CASE("reduce: int16 is as the reference") { check_dtype(DType::kInt16); }
 TEST_CASE("reduce: int32 is as the reference") { check_dtype(DType::kInt32); }
 TEST_CASE("reduce: int64 is as the reference") { check_dtype(DType::kInt64); }
+TEST_CASE("reduce: uint16 is as the reference") { check_dtype(DType::kUint16); }
+TEST_CASE("reduce: uint32 is as the reference") { check_dtype(DType::kUint32); }
+TEST_CASE("reduce: uint64 is as the reference") { check_dtype(DType::kUint64); }
 TEST_CASE("reduce: float16 is as the reference") { check_dtype(DType::kFloat16); }
 TEST_CASE("reduce: bfloat16 is as the reference") { check_dtype(DType::kBfloat16); }
 TEST_CASE("reduce: float8_e4m3fn is as the reference") { check_dtype(DType::kFloat8E4m3); }

@@ -150,7 +150,8 @@ T scaled_sum_of_integers(const Reduction& what, const std::vector<T>& values) {
     sum += static_cast<std::uint64_t>(
         static_cast<std::int64_t>(scale_integer_reference(value, what.scaling.pre)));
   }
-  const auto whole = static_cast<std::int64_t>(sum);
+  using Whole = std::conditional_t<std::is_same_v<T, std::uint64_t>, std::uint64_t, std::int64_t>;
+  const auto whole = static_cast<Whole>(sum);
   const std::int64_t divisor = kernels::integer_divisor_of(what.scaling.post);
   if (divisor != 0) return kernels::divide_integer<T>(whole, divisor);
   return kernels::truncate_to<T>(static_cast<double>(whole) * what.scaling.post);
@@ -233,6 +234,12 @@ inline Bytes reference(const Reduction& what, const std::vector<Bytes>& inputs) 
       return reduce_as<std::int32_t>(what, inputs);
     case DType::kInt64:
       return reduce_as<std::int64_t>(what, inputs);
+    case DType::kUint16:
+      return reduce_as<std::uint16_t>(what, inputs);
+    case DType::kUint32:
+      return reduce_as<std::uint32_t>(what, inputs);
+    case DType::kUint64:
+      return reduce_as<std::uint64_t>(what, inputs);
     case DType::kFloat16:
       return reduce_narrow(what, inputs, float16_to_float, float_to_float16);
     case DType::kBfloat16:
@@ -263,6 +270,12 @@ inline long double number(DType dtype, const Bytes& bytes, std::size_t index) {
       return element<std::int32_t>(bytes, index);
     case DType::kInt64:
       return static_cast<long double>(element<std::int64_t>(bytes, index));
+    case DType::kUint16:
+      return element<std::uint16_t>(bytes, index);
+    case DType::kUint32:
+      return element<std::uint32_t>(bytes, index);
+    case DType::kUint64:
+      return static_cast<long double>(element<std::uint64_t>(bytes, index));
     case DType::kFloat16:
       return static_cast<long double>(float16_to_float(element<std::uint16_t>(bytes, index)));
     case DType::kBfloat16:

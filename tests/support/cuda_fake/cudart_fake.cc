@@ -23,7 +23,7 @@ struct Event {
   bool timed = false;
 };
 
-/// What fail_next() asked for.
+/// The failure that fail_next() asked for.
 struct Failure {
   cudaError_t code;
   int calls;  // that succeed before
@@ -113,7 +113,7 @@ cudaError_t queue(const char* name, cudaStream_t handle, std::function<void()> w
   return cudaSuccess;
 }
 
-/// What devices of all generations can launch.
+/// True if devices of all generations can launch it.
 bool is_valid(const cuda::Grid& grid) {
   constexpr std::size_t kMaxBlocks = 0x7fffffff;
   constexpr std::size_t kMaxSharedBytes = std::size_t{48} << 10;

@@ -120,6 +120,10 @@ DType dtype_of(ncclDataType_t type) {
       return DType::kInt32;
     case ncclInt64:
       return DType::kInt64;
+    case ncclUint32:
+      return DType::kUint32;
+    case ncclUint64:
+      return DType::kUint64;
     case ncclFloat16:
       return DType::kFloat16;
     case ncclBfloat16:

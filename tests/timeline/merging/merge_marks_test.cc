@@ -14,21 +14,24 @@ namespace {
 
 using Numbers = std::vector<std::uint64_t>;
 
+report::TraceEvent begin_of(std::int64_t rank, std::int64_t track, std::string_view name,
+                            std::uint64_t bundle) {
+  report::TraceEvent event;
+  event.phase = 'B';
+  event.pid = rank;
+  event.tid = track;
+  event.name = name;
+  event.collective = Collective::kAllreduce;
+  event.bundle = bundle;
+  return event;
+}
+
 report::TraceEvent submission_of(std::int64_t rank, std::int64_t track) {
-  return {.phase = 'B',
-          .pid = rank,
-          .tid = track,
-          .name = "NEGOTIATE_ALLREDUCE",
-          .collective = Collective::kAllreduce};
+  return begin_of(rank, track, "NEGOTIATE_ALLREDUCE", 0);
 }
 
 report::TraceEvent start_of(std::int64_t rank, std::int64_t track, std::uint64_t bundle) {
-  return {.phase = 'B',
-          .pid = rank,
-          .tid = track,
-          .name = "ALLREDUCE",
-          .collective = Collective::kAllreduce,
-          .bundle = bundle};
+  return begin_of(rank, track, "ALLREDUCE", bundle);
 }
 
 /// Bundle 7 of two tensors on three ranks: rank 1 submits the second at 400, after all others.

@@ -22,7 +22,8 @@ std::string trace_of(int rank) {
       "{{\"ph\":\"B\",\"pid\":{0},\"tid\":3,\"ts\":2,\"name\":\"ALLREDUCE\",\"args\":{{"
       "\"collective\":\"allreduce\",\"bytes\":8,\"bundle\":5,\"backend\":\"shm\"}}}},\n"
       "{{\"ph\":\"B\",\"pid\":{0},\"tid\":4,\"ts\":2.5,\"name\":\"never ends\"}},\n"
-      "{{\"ph\":\"E\",\"pid\":{0},\"tid\":3,\"ts\":4,\"args\":{{\"wire_bytes\":2}}}},\n"
+      "{{\"ph\":\"E\",\"pid\":{0},\"tid\":3,\"ts\":4,\"args\":{{\"pack_us\":1.25,\"wire_bytes\":2}}"
+      "}},\n"
       "{{\"ph\":\"C\",\"pid\":{0},\"tid\":0,\"ts\":9,\"name\":\"step\",\"args\":{{\"value\":2}}}}"
       "\n]\n",
       rank, 1000 * rank);
@@ -60,6 +61,7 @@ TEST_CASE("profiler output: each rank has a file of whole spans, and of its step
                                              {"bytes", 8},
                                              {"bundle", 5},
                                              {"backend", "shm"},
+                                             {"pack_us", 1.25},
                                              {"wire_bytes", 2}});
     CHECK(spans[1]["name"] == "ProfilerStep#2");
     CHECK(spans[1]["ts"] == 1.0 + rank);

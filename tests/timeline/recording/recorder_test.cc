@@ -131,8 +131,8 @@ TEST_CASE("recorder: counters are written when they change") {
   const auto counters = [&]() -> std::vector<CounterSample> {
     return {{"steady", 1.0}, {"rising", static_cast<double>(++asked)}};
   };
-  auto recorder =
-      Recorder::open(scratch.file("t.json"), 0, two_ranks(), {.job = "job", .counters = counters});
+  auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(),
+                                 {.about = {.job = "job"}, .counters = counters});
   REQUIRE(recorder.ok());
   while (asked < 3) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   CHECK((*recorder)->close().ok());
@@ -172,8 +172,8 @@ TEST_CASE("recorder: the last counters are asked for once, when all else is writ
     ++asked;
     return {{"copy", 4.5}, {"coding", 0.25}};
   };
-  auto recorder =
-      Recorder::open(scratch.file("t.json"), 0, two_ranks(), {.job = "job", .last_counters = last});
+  auto recorder = Recorder::open(scratch.file("t.json"), 0, two_ranks(),
+                                 {.about = {.job = "job"}, .last_counters = last});
   REQUIRE(recorder.ok());
   (*recorder)->instant("track", "tick");
   CHECK(asked == 0);
@@ -238,8 +238,9 @@ TEST_CASE("recorder: a trace goes on in new files, of which the newest are kept"
   const ScratchFolder scratch;
   const std::string asked = scratch.file("t.json");
   scratch.write("t.rank0.part0042.json", "of an older recording");
-  auto recorder = Recorder::open(asked, 0, two_ranks(),
-                                 {.job = "job", .chunk_bytes = std::size_t{20'000}, .parts = 3});
+  auto recorder =
+      Recorder::open(asked, 0, two_ranks(),
+                     {.about = {.job = "job"}, .chunk_bytes = std::size_t{20'000}, .parts = 3});
   REQUIRE(recorder.ok());
   const std::string first = trace_part_path(rank_trace_path(asked, 0), 1);
   const auto rotated = [&] {
@@ -275,8 +276,9 @@ TEST_CASE("recorder: a worker's epochs have files of their own, whose tracks are
   const ScratchFolder scratch;
   const auto tracks = std::make_shared<TrackNumbers>();
   const auto record = [&](int rank, int epoch, std::initializer_list<const char*> names) {
-    auto recorder = Recorder::open(scratch.file("t.json"), rank, two_ranks(),
-                                   {.job = "job", .worker = 7, .epoch = epoch, .tracks = tracks});
+    auto recorder =
+        Recorder::open(scratch.file("t.json"), rank, two_ranks(),
+                       {.about = {.job = "job", .worker = 7, .epoch = epoch}, .tracks = tracks});
     REQUIRE(recorder.ok());
     for (const char* name : names) (*recorder)->begin(name, "ALLREDUCE", {});
     CHECK((*recorder)->close().ok());

@@ -15,7 +15,7 @@ RecordingInfo info() { return {3, 4, "node\"7", "boot", 1'000'000, 555}; }
 Event event(EventKind kind, std::string_view track, std::string_view name) {
   Event event;
   event.kind = kind;
-  event.time_ns = 1'002'500;
+  event.at_ns = 1'002'500;
   event.track = track;
   event.name = name;
   return event;

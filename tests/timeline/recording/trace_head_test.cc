@@ -6,7 +6,7 @@ namespace ronde {
 
 TEST_CASE("recording: what a header says is read back") {
   RecordingInfo info{3, 4, "node\"7", "boot", 1'000'000, 555, "job-1"};
-  info.network_card = "eth0";
+  info.network_interface = "eth0";
   info.network_megabits = 25'000;
   const std::string header = format_header(info);
   const auto got = parse_recording(header.substr(header.rfind('\n') + 1));
@@ -18,7 +18,11 @@ TEST_CASE("recording: what a header says is read back") {
   CHECK(got->steady_start_ns == 1'000'000);
   CHECK(got->epoch_start_us == 555);
   CHECK(got->job == "job-1");
-  CHECK(got->network_card == "eth0");
+  CHECK(got->network_interface == "eth0");
+  const auto old = parse_recording(
+      R"({"args":{"start_time_since_epoch_in_micros":1,"network_interface":"ib0"}})");
+  REQUIRE(old.has_value());
+  CHECK(old->network_interface == "ib0");
   CHECK(got->network_megabits == 25'000);
 }
 

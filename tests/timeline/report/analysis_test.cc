@@ -57,12 +57,12 @@ TEST_CASE("analysis: paths have the bandwidth that was planted, and fusion its c
   CHECK(read.analysis.fusion.tensors == doctest::Approx(6).epsilon(0.1));
 }
 
-TEST_CASE("analysis: what the slowest network card claims stands beside what paths reach") {
+TEST_CASE("analysis: what the slowest network interface claims stands beside what paths reach") {
   Read read = read_plan({.steps = 3});
-  CHECK(bandwidth_note(read.job).find("card") == std::string::npos);
-  read.job.ranks[0].info.network_card = "eth0";
+  CHECK(bandwidth_note(read.job).find("network interface") == std::string::npos);
+  read.job.ranks[0].info.network_interface = "eth0";
   read.job.ranks[0].info.network_megabits = 25'000;
-  read.job.ranks[1].info.network_card = "ens5";
+  read.job.ranks[1].info.network_interface = "ens5";
   read.job.ranks[1].info.network_megabits = 10'000;
   const std::string note = bandwidth_note(read.job);
   CHECK(note.find("ens5") != std::string::npos);

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/timeline/report/synthetic.h"
-#include "timeline/report/report_json.h"
+#include "timeline/report/reports.h"
 
 namespace ronde::report {
 namespace {
@@ -40,11 +40,11 @@ TEST_CASE("diff: what became slower is named, and what did not is not") {
 TEST_CASE("diff: the rank that made the difference is named, or all ranks") {
   const auto late = [](int rank, int) { return rank == 2 ? 4000.0 : 0.0; };
   const Diff one = diff_of({.seed = 5}, {.seed = 6, .late_us = late});
-  CHECK(one.culprit.starts_with("Rank 2 made the difference: 14"));
+  CHECK(one.cause.starts_with("Rank 2 made the difference: 14"));
   CHECK(text_of(one).find("outside Ronde per step") != std::string::npos);
   const Diff all = diff_of({.compute_us = 10'000, .seed = 5}, {.compute_us = 14'000, .seed = 6});
-  CHECK(all.culprit.starts_with("All ranks made the difference: 1"));
-  CHECK(diff_of({.wire_us = 200, .seed = 1}, {.wire_us = 1500, .seed = 2}).culprit.empty());
+  CHECK(all.cause.starts_with("All ranks made the difference: 1"));
+  CHECK(diff_of({.wire_us = 200, .seed = 1}, {.wire_us = 1500, .seed = 2}).cause.empty());
 }
 
 TEST_CASE("diff: the mark is named that lengthened, not the wait that it causes elsewhere") {
@@ -63,7 +63,7 @@ TEST_CASE("diff: the mark is named that lengthened, not the wait that it causes 
   const auto early = [](int rank, int) { return rank == 1 ? 4000.0 : 0.0; };
   const Read a = with_mark(read_plan({.seed = 5}), 0);
   const Read b = with_mark(read_plan({.seed = 6, .early_us = early}), 4);
-  CHECK(compare({a.job, a.analysis}, {b.job, b.analysis}).culprit ==
+  CHECK(compare({a.job, a.analysis}, {b.job, b.analysis}).cause ==
         "Rank 1 made the difference, in \"load\": 5.00 ms outside Ronde per step, 1.00 ms before.");
 }
 

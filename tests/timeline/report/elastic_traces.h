@@ -75,8 +75,8 @@ inline TraceText elastic_worker(int worker, int epoch, int rank, int size, long 
   return text;
 }
 
-/// Adds the passage from `left` to `ended`, in five parts of the same length as seen by all.
-inline void add_passage(TraceText& text, const std::string& name, long left, long step) {
+/// Adds the transition from `left` to `ended`, in five parts of the same length as seen by all.
+inline void add_transition(TraceText& text, const std::string& name, long left, long step) {
   text.begin(2, left, name);
   int part = 0;
   for (const char* title :
@@ -126,12 +126,12 @@ inline std::vector<std::string> write_elastic_job(const ScratchFolder& scratch) 
   }
   for (const int worker : {1, 3}) {
     TraceText text = elastic_worker(worker, 2, worker / 2, 2, 200);
-    add_passage(text, "RECOVERY", worker == 1 ? 140 : 142, 5);
+    add_transition(text, "RECOVERY", worker == 1 ? 140 : 142, 5);
     write(text, worker, 2);
   }
   for (const int worker : {1, 3, 4}) {
     TraceText text = elastic_worker(worker, 3, worker == 4 ? 2 : worker / 2, 3, 300);
-    if (worker != 4) add_passage(text, "CHANGE OF WORKERS", 240, 2);
+    if (worker != 4) add_transition(text, "CHANGE OF WORKERS", 240, 2);
     write(text, worker, 3);
   }
   paths.push_back(scratch.write("t.epochs.json", launcher_trace()));

@@ -2,7 +2,6 @@
 
 #include "tests/timeline/read_json.h"
 #include "tests/timeline/report/synthetic.h"
-#include "timeline/report/report_json.h"
 #include "timeline/report/reports.h"
 #include "timeline/report/spans.h"
 

@@ -1,11 +1,10 @@
-#include "timeline/report/steps.h"
-
 #include <doctest/doctest.h>
 
 #include <cstdint>
 #include <string>
 
 #include "tests/timeline/report/synthetic.h"
+#include "timeline/report/analysis.h"
 #include "timeline/report/summary.h"
 
 namespace ronde::report {

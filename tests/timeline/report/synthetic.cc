@@ -38,7 +38,7 @@ class Writer {
            const Event& facts = {}) {
     Event event = facts;
     event.kind = kind;
-    event.time_ns = kStartNs + 10'000'000 + static_cast<std::int64_t>(at_us * 1000);
+    event.at_ns = kStartNs + 10'000'000 + static_cast<std::int64_t>(at_us * 1000);
     event.track = track;
     event.name = name;
     formatter_.append(text_, event);
@@ -130,7 +130,9 @@ class Job {
   }
 
   static void count(Writer& writer, double at, std::string_view name, double value) {
-    writer.add(EventKind::kCounter, at, {}, name, {.value = value});
+    Event facts;
+    facts.value = value;
+    writer.add(EventKind::kCounter, at, {}, name, facts);
   }
 
   void write_bundle(int bundle, const std::vector<double>& submit, double agreed, double start,

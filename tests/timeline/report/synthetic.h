@@ -33,7 +33,7 @@ struct Plan {
   double cpu_cores = -1;  ///< That each rank's process uses; negative: not told.
   std::string job = "job";
   unsigned seed = 1;
-  /// What `rank` computes longer in `step`, and before its first submission rather than after it.
+  /// Extra time that `rank` computes in `step`, before and after its first submission.
   std::function<double(int rank, int step)> early_us = [](int, int) { return 0.0; };
   std::function<double(int rank, int step)> late_us = [](int, int) { return 0.0; };
 };

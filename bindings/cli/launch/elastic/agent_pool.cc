@@ -62,7 +62,7 @@ void AgentPool::forget_ended() {
 
 void AgentPool::watch(PollSet& set, bool read_output) {
   for (Agent& agent : agents_) {
-    if (!read_output) agent.heartbeat.on_heard(now());
+    if (!read_output) agent.heartbeat.on_received(now());
     set.add(agent.link.wants_write() ? agent.link.input() : -1, POLLOUT,
             [&agent] { agent.link.write(); });
     set.add(read_output || agent.retired ? agent.link.output() : -1, POLLIN,
@@ -77,7 +77,7 @@ void AgentPool::read(Agent& agent) {
   if (agent.link.greeted() && std::exchange(agent.start_deadline, kForever) != kForever) {
     agent.heartbeat.start(now());
   }
-  agent.heartbeat.on_heard(now());
+  agent.heartbeat.on_received(now());
   if (!status.ok() && !agent.retired) lose(agent, end_of(agent, status));
 }
 
@@ -92,7 +92,7 @@ std::string AgentPool::end_of(const Agent& agent, const Status& status) const {
   return describe_agent_end(options_.ssh, agent.host, "its agent", wait_status);
 }
 
-/// An agent that makes no sense, or does not answer, is killed: its workers end with it.
+/// Kills an agent that sends nonsense, or does not answer. Its workers end with it.
 void AgentPool::lose(Agent& agent, const std::string& why) {
   agent.retired = true;
   agent.link.close_input();

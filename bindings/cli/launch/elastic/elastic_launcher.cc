@@ -10,19 +10,20 @@
 #include "bindings/cli/launch/console.h"
 #include "bindings/cli/launch/elastic/agent_pool.h"
 #include "bindings/cli/launch/elastic/epoch_announcer.h"
-#include "bindings/cli/launch/elastic/epoch_text.h"
 #include "bindings/cli/launch/elastic/host_trials.h"
 #include "bindings/cli/launch/elastic/job_ending.h"
+#include "bindings/cli/launch/elastic/job_history.h"
 #include "bindings/cli/launch/elastic/job_hosts.h"
-#include "bindings/cli/launch/elastic/job_story.h"
 #include "bindings/cli/launch/elastic/status_socket.h"
 #include "bindings/cli/launch/elastic/worker_notes.h"
-#include "bindings/cli/launch/elastic/worker_reports.h"
 #include "bindings/cli/launch/elastic/worker_starter.h"
 #include "bindings/cli/launch/elastic/worker_table.h"
+#include "bindings/cli/launch/failure_report.h"
 #include "bindings/cli/launch/job.h"
+#include "bindings/cli/launch/messages.h"
 #include "bindings/cli/launch/poll_set.h"
 #include "bindings/cli/launch/process.h"
+#include "bindings/cli/launch/traceback.h"
 
 namespace ronde {
 namespace {
@@ -59,6 +60,25 @@ class ElasticLauncher {
   void give_up(const elastic::BeginEpoch& unannounced);
   bool retire_agents();
 
+  // The reports of agents: the table, the director and the history take them in.
+  void on_frame(const std::string& host, const Frame& frame);
+  void on_message(const std::string& host, const NoteMessage& note);
+  void on_message(const std::string& host, const OutputMessage& output);
+  void on_message(const std::string& host, const CannotStartMessage& message);
+  void on_message(const std::string& host, const FrozenMessage& message);
+  void on_message(const std::string& host, const ProbedMessage& answer);
+  void on_message(const std::string& host, const AnswerMessage& answer);
+  void on_started(const RankMessage& message);
+  void on_exited(const RankMessage& message);
+  std::string print_error(const RankMessage& message);
+  void watch_end(WorkerId suspect);
+  void take_note(WorkerId worker, const elastic::ReadyNote& note);
+  void take_note(WorkerId worker, const elastic::HoldsNote& note);
+  void take_note(WorkerId worker, const elastic::LeavingNote& note);
+  void take_note(WorkerId worker, const elastic::FinishedNote& note);
+  /// A worker's process has ended, or will never start.
+  void on_ended(WorkerId worker, const elastic::WorkerEnd& end);
+
   template <typename Note>
   void send(const std::vector<WorkerId>& workers, const Note& note) {
     for (const WorkerId id : workers) {
@@ -69,7 +89,7 @@ class ElasticLauncher {
   const ElasticOptions& options_;
   SignalSource signals_;
   Console console_;
-  JobStory story_;
+  JobHistory history_;
   StatusSocket status_;
   elastic::Director director_;
   HostDiscovery discovery_;
@@ -80,23 +100,24 @@ class ElasticLauncher {
   WorkerStarter starter_;
   HostTrials trials_;
   JobEnding ending_;
-  WorkerReports reports_;
   EpochText epochs_;
   TimePoint slots_deadline_ = kForever;     ///< For the first hosts.
   TimePoint director_deadline_ = kForever;  ///< The director wants to be called then.
+  std::string last_error_;                  ///< Its traceback has been printed.
+  JoinWatch joins_;
 };
 
 ElasticLauncher::ElasticLauncher(const ElasticOptions& options)
     : options_(options),
-      story_(random_hex(8), options.timeline),
-      status_(story_),
+      history_(random_hex(8), options.timeline),
+      status_(history_),
       director_(options.director),
       discovery_(options.discovery,
                  {.on_hosts = [this](std::vector<HostSlots> hosts) { on_hosts(std::move(hosts)); },
                   .say = [this](const std::string& text) { console_.say(text); }}),
       agents_(options.launch,
               {.on_frame = [this](const std::string& host,
-                                  const Frame& frame) { reports_.on_frame(host, frame); },
+                                  const Frame& frame) { on_frame(host, frame); },
                .on_lost = [this](const std::string& host,
                                  const std::string& why) { on_host_lost(host, why); }}),
       announcer_({.send = [this](const std::string& host,
@@ -105,10 +126,10 @@ ElasticLauncher::ElasticLauncher(const ElasticOptions& options)
                       [this](const std::string& text) {
                         if (options_.launch.verbose) console_.say(text);
                       },
-                  .job = story_.job(),
+                  .job = history_.job(),
                   .interface = options.launch.network_interface}),
       hosts_(options.start_slots),
-      starter_({.options = options, .hosts = hosts_, .agents = agents_, .console = console_}),
+      starter_(options, hosts_, agents_, console_),
       trials_({.send = [this](const std::string& host,
                               const std::string& frame) { agents_.send(host, frame); },
                .on_end =
@@ -117,20 +138,9 @@ ElasticLauncher::ElasticLauncher(const ElasticOptions& options)
                    },
                .interface = options.launch.network_interface,
                .start_timeout = options.launch.start_timeout}),
-      ending_(options.launch, {.agents = agents_,
-                               .console = console_,
-                               .on_stop = [this] { start_nothing_more(); },
-                               .on_give_up = [this] { workers_.clear(); }}),
-      reports_({.workers = workers_,
-                .director = director_,
-                .story = story_,
-                .console = console_,
-                .agents = agents_,
-                .announcer = announcer_,
-                .trials = trials_,
-                .ending = ending_,
-                .hosts = hosts_,
-                .call_folder = options.launch.call_folder}) {}
+      ending_(options.launch, agents_, console_,
+              {.on_stop = [this] { start_nothing_more(); },
+               .on_give_up = [this] { workers_.clear(); }}) {}
 
 // The event loop.
 
@@ -152,8 +162,8 @@ ElasticResult ElasticLauncher::run() {
   ending_.sum_up();
   say_if_unjoined();
   while (!ending_.over()) turn();
-  story_.close();
-  return {ending_.exit_status(), story_.parts()};
+  history_.close();
+  return {ending_.exit_status(), history_.parts()};
 }
 
 /// Agents are read before the signals: what they say of workers comes first.
@@ -218,7 +228,7 @@ void ElasticLauncher::carry_out() {
 /// A function of ronde.run() need not join.
 void ElasticLauncher::say_if_unjoined() {
   const LaunchOptions& job = options_.launch;
-  const std::string text = reports_.joins().complaint(job.command);
+  const std::string text = joins_.complaint(job.command);
   if (ending_.exit_status() == 0 && !text.empty() && job.call_frames.empty()) console_.say(text);
 }
 
@@ -245,7 +255,7 @@ void ElasticLauncher::on_host_lost(const std::string& host, const std::string& w
   starter_.remove_host(host);
   workers_.remove_host(host);
   trials_.on_host_lost(host);
-  story_.on_host_lost(host, why);
+  history_.on_host_lost(host, why);
   if (ending_.begun()) return;
   const auto unannounced = announcer_.take_unannounced(host);
   director_.on_host_lost(host, why, now());
@@ -277,12 +287,168 @@ bool ElasticLauncher::retire_agents() {
   return given_up;
 }
 
+// Reports of agents.
+
+void ElasticLauncher::on_frame(const std::string& host, const Frame& frame) {
+  const auto pass_on = [&](const auto& message) { on_message(host, message); };
+  switch (frame.type) {
+    case FrameType::kNote:
+      return with_message<NoteMessage>(frame, pass_on);
+    case FrameType::kOutput:
+      return with_message<OutputMessage>(frame, pass_on);
+    case FrameType::kAnswer:
+      return with_message<AnswerMessage>(frame, pass_on);
+    case FrameType::kProcessExit:
+      return agents_.send_to_others(host, encode_frame(frame.type, frame.payload));
+    case FrameType::kExited:
+      return with_message<RankMessage>(frame, [&](const RankMessage& rank) { on_exited(rank); });
+    case FrameType::kStarted:
+      return with_message<RankMessage>(frame, [&](const RankMessage& rank) { on_started(rank); });
+    case FrameType::kCannotStart:
+      return with_message<CannotStartMessage>(frame, pass_on);
+    case FrameType::kFrozen:
+      return with_message<FrozenMessage>(frame, pass_on);
+    case FrameType::kProbed:
+      return with_message<ProbedMessage>(frame, pass_on);
+    case FrameType::kListening:
+      return with_message<ListeningMessage>(
+          frame, [&](const ListeningMessage& answer) { trials_.on_listening(host, answer); });
+    case FrameType::kReached:
+      return with_message<ReachedMessage>(
+          frame, [&](const ReachedMessage& answer) { trials_.on_reached(host, answer); });
+    default:
+      return;
+  }
+}
+
+void ElasticLauncher::on_message(const std::string& host, const ProbedMessage& answer) {
+  const Status status = announcer_.on_probed(host, answer);
+  if (!status.ok()) ending_.fail(1, status.message());
+}
+
+void ElasticLauncher::on_message(const std::string& /*host*/, const OutputMessage& output) {
+  console_.pass_on(output.rank, output.stream, output.bytes);
+}
+
+void ElasticLauncher::on_message(const std::string& /*host*/, const AnswerMessage& answer) {
+  const Status status = options_.launch.call_folder.take(answer);
+  if (!status.ok()) ending_.fail(1, status.message());
+}
+
+// Notes.
+
+void ElasticLauncher::on_message(const std::string& host, const NoteMessage& note) {
+  const WorkerId id = worker_of(note.rank);
+  const LaunchedWorker* worker = workers_.find(id);
+  if (worker == nullptr || worker->host != host) return;
+  const Status status =
+      visit_note(note.bytes, [&](const auto& content) { take_note(id, content); });
+  if (!status.ok()) console_.say(fmt::format("worker {}: {}", id, status.message()));
+}
+
+void ElasticLauncher::take_note(WorkerId id, const elastic::ReadyNote& note) {
+  for (const WorkerId suspect : note.suspects) watch_end(suspect);
+  workers_.find(id)->ready = note;
+  history_.on_ready(id, note);
+  director_.on_ready(id, note, now());
+}
+
+/// Has the agent report the suspect's end at once: the next epoch waits for its end, or for the
+/// suspect.
+void ElasticLauncher::watch_end(WorkerId suspect) {
+  const LaunchedWorker* worker = workers_.find(suspect);
+  if (worker != nullptr) {
+    agents_.send(worker->host, encode(SuspectMessage{agent_rank(suspect)}));
+  }
+}
+
+void ElasticLauncher::take_note(WorkerId id, const elastic::HoldsNote& note) {
+  workers_.find(id)->ready.holds_state = note.holds_state;
+  if (note.holds_state) director_.on_holds(id);
+}
+
+void ElasticLauncher::take_note(WorkerId id, const elastic::LeavingNote& note) {
+  console_.say(fmt::format("worker {} leaves{}{}", id, note.why.empty() ? "" : ": ", note.why));
+  ending_.let_a_worker_save();
+  history_.on_leaving(id);
+  director_.on_leaving(id, now());
+}
+
+void ElasticLauncher::take_note(WorkerId id, const elastic::FinishedNote& /*note*/) {
+  history_.on_finished(id);
+  director_.on_finished(id, now());
+}
+
+// Processes.
+
+void ElasticLauncher::on_started(const RankMessage& message) {
+  const WorkerId id = worker_of(message.rank);
+  LaunchedWorker* worker = workers_.find(id);
+  if (worker == nullptr) return;
+  worker->pid = message.pid;
+  history_.on_started(id, message.pid);
+  director_.on_started(id, message.copy_step);
+}
+
+/// Prints the worker's traceback. Returns its exception, with a colon before it.
+std::string ElasticLauncher::print_error(const RankMessage& message) {
+  const HeldErrors::Ending ending = console_.held().take(message.rank);
+  const auto error = read_error(ending.text);
+  if (!ending.printed && (!error || message.wait_status == 0)) {
+    console_.pass_on_held(message.rank, ending.text);
+  } else if (!ending.printed) {
+    const std::string sentence = error->error.sentence();
+    const bool known = std::exchange(last_error_, sentence) == sentence;
+    const bool in_short = known || error->error.consequence || ending_.begun();
+    console_.print(message.rank, in_short ? std::vector{one_line(*error)} : error->shorter);
+  }
+  return error && message.wait_status != 0 ? ": " + error->error.sentence() : "";
+}
+
+void ElasticLauncher::on_exited(const RankMessage& message) {
+  joins_.on_exited(message);
+  const WorkerId id = worker_of(message.rank);
+  const LaunchedWorker* worker = workers_.find(id);
+  if (worker == nullptr) return;
+  const std::string text =
+      fmt::format("(pid {}{}) {}{}", message.pid, hosts_.where(worker->host),
+                  describe_wait_status(message.wait_status), print_error(message));
+  if (message.wait_status != 0 && !worker->stopped && !ending_.begun()) {
+    console_.say_after_output(fmt::format("worker {} {}", id, text));
+  }
+  on_ended(id, {exit_status_of(message.wait_status), text, message.copy_step});
+}
+
+void ElasticLauncher::on_message(const std::string& host, const CannotStartMessage& message) {
+  const WorkerId id = worker_of(message.rank);
+  if (workers_.find(id) == nullptr) return;
+  const std::string text = fmt::format("cannot start{}: {}", hosts_.where(host), message.text);
+  if (!ending_.begun()) console_.say(fmt::format("worker {} {}", id, text));
+  on_ended(id, {message.exit_status, text});
+}
+
+void ElasticLauncher::on_message(const std::string& /*host*/, const FrozenMessage& message) {
+  const std::chrono::seconds stopped_for(message.seconds);
+  director_.on_frozen(worker_of(message.rank), stopped_for, now());
+}
+
+void ElasticLauncher::on_ended(WorkerId id, const elastic::WorkerEnd& end) {
+  const LaunchedWorker* worker = workers_.find(id);
+  const bool stopped = worker != nullptr && worker->stopped;
+  history_.on_ended(id, end,
+                    ending_.begun() ? EndCause::kJobEnds
+                    : stopped       ? EndCause::kStopped
+                                    : EndCause::kItself);
+  workers_.remove(id);
+  director_.on_ended(id, end, now());
+}
+
 // Commands.
 
 void ElasticLauncher::operator()(const elastic::StartWorker& start) {
   if (ending_.begun()) return;
   workers_.add(start.worker, start.host);
-  story_.on_start(start.worker, start.host);
+  history_.on_start(start.worker, start.host);
   starter_.add(start, director_.epoch() == 0);
 }
 
@@ -295,7 +461,7 @@ void ElasticLauncher::operator()(const elastic::TryHost& trial) {
 void ElasticLauncher::operator()(const elastic::StopWorker& stop) {
   LaunchedWorker* worker = workers_.find(stop.worker);
   if (worker == nullptr) return;
-  if (starter_.remove(stop.worker)) return reports_.on_ended(stop.worker, {});
+  if (starter_.remove(stop.worker)) return on_ended(stop.worker, {});
   worker->stopped = true;
   agents_.send(worker->host, encode(SignalMessage{SIGKILL, agent_rank(stop.worker)}));
 }
@@ -308,7 +474,7 @@ void ElasticLauncher::operator()(const elastic::BeginEpoch& epoch) {
     return;
   }
   console_.say(epochs_.begin(epoch));
-  story_.on_epoch(epoch);
+  history_.on_epoch(epoch);
   announcer_.begin(epoch);
   starter_.on_epoch();
 }
@@ -322,7 +488,7 @@ void ElasticLauncher::operator()(const elastic::DismissWorker& dismissal) {
 }
 
 void ElasticLauncher::operator()(const elastic::Report& report) {
-  story_.on_report(report.text);
+  history_.on_report(report.text);
   if (!ending_.begun()) console_.say(report.text);
 }
 

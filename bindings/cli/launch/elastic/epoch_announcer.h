@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,16 @@
 #include "core/elastic/director.h"
 
 namespace ronde {
+
+/// Describes each epoch against the one before. Threads: one.
+class EpochText {
+ public:
+  /// "epoch 3: 3 of 4 workers go on; worker 2 (pid 7) was killed by signal 9 (Killed)".
+  std::string begin(const elastic::BeginEpoch& epoch);
+
+ private:
+  std::set<elastic::WorkerId> members_;  ///< Of the last epoch.
+};
 
 /// Makes each epoch a job of its own: its job id, a fresh secret, and where its ranks meet.
 /// Threads: one.

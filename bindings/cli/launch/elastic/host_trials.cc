@@ -33,7 +33,7 @@ HostTrials::Trial* HostTrials::find(int number) {
   return trial == trials_.end() ? nullptr : &*trial;
 }
 
-/// A host that cannot listen is not tried: its agent does not know more than the ranks will.
+/// A host that cannot listen has no place, so the other hosts do not try it.
 void HostTrials::on_listening(const std::string& host, const ListeningMessage& answer) {
   Trial* const trial = find(answer.trial);
   if (trial == nullptr || trial->connects || trial->awaited.erase(host) == 0) return;

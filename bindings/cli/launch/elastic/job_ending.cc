@@ -10,14 +10,14 @@
 namespace ronde {
 namespace {
 
-/// In which a worker that leaves may save, once the job has been asked to end.
+/// Time for a worker that leaves to save its state, once the job has been asked to end.
 constexpr std::chrono::seconds kLeavingTime{30};
 
 }  // namespace
 
 void JobEnding::begin() {
   begun_ = true;
-  parts_.on_stop();
+  hooks_.on_stop();
 }
 
 void JobEnding::stop(int signal) {
@@ -26,7 +26,7 @@ void JobEnding::stop(int signal) {
     cause_ = "the job was asked to end by " + signal_text(signal);
   }
   begin();
-  parts_.agents.signal_all(signal == SIGPIPE ? SIGTERM : signal);
+  agents_.signal_all(signal == SIGPIPE ? SIGTERM : signal);
   schedule_.on_asked(now());
 }
 
@@ -40,7 +40,7 @@ void JobEnding::fail(int exit_status, const std::string& text) {
   begin();
   cause_ = "the job has failed: " + text;
   options_.call_folder.write_failure(text);
-  parts_.console.say_after_output(cause_);
+  console_.say_after_output(cause_);
   exit_status_ = exit_status;
   schedule_.terminate_at(now() + options_.failure_delay);
 }
@@ -50,29 +50,29 @@ void JobEnding::finish(int exit_status) {
   if (!begun_) exit_status_ = exit_status;
   begin();
   schedule_.clear();
-  parts_.agents.retire_all();
+  agents_.retire_all();
 }
 
 void JobEnding::sum_up() {
   if (exit_status_ == 0) return;
   const std::string why = cause_.empty() ? "" : "; " + cause_;
-  parts_.console.say_after_output(fmt::format("exit status {}{}", exit_status_, why));
+  console_.say_after_output(fmt::format("exit status {}{}", exit_status_, why));
 }
 
 void JobEnding::let_a_worker_save() { schedule_.allow_until(now() + kLeavingTime); }
 
 void JobEnding::on_time(TimePoint time) {
   while (const auto step = schedule_.due(time)) {
-    if (*step == EndSchedule::Step::kTerminate) parts_.agents.signal_all(SIGTERM);
-    if (*step == EndSchedule::Step::kKill) parts_.agents.signal_all(SIGKILL);
+    if (*step == EndSchedule::Step::kTerminate) agents_.signal_all(SIGTERM);
+    if (*step == EndSchedule::Step::kKill) agents_.signal_all(SIGKILL);
     if (*step == EndSchedule::Step::kGiveUp) give_up();
   }
 }
 
 void JobEnding::give_up() {
-  parts_.agents.kill_all();
-  parts_.console.abandon_stuck();
-  parts_.on_give_up();
+  agents_.kill_all();
+  console_.abandon_stuck();
+  hooks_.on_give_up();
 }
 
 }  // namespace ronde

@@ -16,14 +16,17 @@ namespace ronde {
 /// Threads: one.
 class JobEnding {
  public:
-  struct Parts {
-    AgentPool& agents;
-    Console& console;
+  struct Hooks {
     std::function<void()> on_stop;     ///< Nothing is to start any more. May come again.
     std::function<void()> on_give_up;  ///< The workers that are left cannot be ended.
   };
-  JobEnding(const LaunchOptions& options, Parts parts)
-      : options_(options), parts_(std::move(parts)), schedule_(options.grace) {}
+  /// All references outlive it.
+  JobEnding(const LaunchOptions& options, AgentPool& agents, Console& console, Hooks hooks)
+      : options_(options),
+        agents_(agents),
+        console_(console),
+        hooks_(std::move(hooks)),
+        schedule_(options.grace) {}
 
   /// Asks the workers to end, by this signal.
   void stop(int signal);
@@ -43,7 +46,7 @@ class JobEnding {
   /// The job was asked to end, has failed or has finished.
   [[nodiscard]] bool begun() const noexcept { return begun_; }
   [[nodiscard]] bool over() const noexcept {
-    return finished_ && parts_.agents.empty() && parts_.console.empty();
+    return finished_ && agents_.empty() && console_.empty();
   }
   [[nodiscard]] int exit_status() const noexcept { return exit_status_; }
   /// Says the exit status and its cause, unless the job has ended well.
@@ -54,7 +57,9 @@ class JobEnding {
   void give_up();
 
   const LaunchOptions& options_;
-  const Parts parts_;
+  AgentPool& agents_;
+  Console& console_;
+  const Hooks hooks_;
   EndSchedule schedule_;
   bool begun_ = false;
   bool finished_ = false;

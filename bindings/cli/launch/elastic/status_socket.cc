@@ -33,8 +33,9 @@ bool LauncherAddress::owns(std::string_view job_id) const {
   return job_id.size() > job.size() && job_id.starts_with(job) && job_id[job.size()] == '-';
 }
 
-StatusSocket::StatusSocket(const JobStory& story) : story_(story) {
-  auto socket = diagnosis::DiagnosticsSocket::open(LauncherAddress{::getpid(), story.job()}.text());
+StatusSocket::StatusSocket(const JobHistory& history) : history_(history) {
+  auto socket =
+      diagnosis::DiagnosticsSocket::open(LauncherAddress{::getpid(), history.job()}.text());
   if (socket.ok()) socket_.emplace(std::move(socket).value());
 }
 
@@ -51,7 +52,7 @@ TimePoint StatusSocket::deadline() const { return socket_ ? socket_->next_turn()
 void StatusSocket::on_time(TimePoint time) {
   if (!socket_) return;
   socket_->turn(time, [this](std::string_view) {
-    return std::make_shared<const std::string>(story_.status());
+    return std::make_shared<const std::string>(history_.status());
   });
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "bindings/cli/launch/elastic/job_story.h"
+#include "bindings/cli/launch/elastic/job_history.h"
 #include "bindings/cli/launch/poll_set.h"
 #include "bindings/runtime/diagnosis/diagnostics_socket.h"
 #include "core/base/clock.h"
@@ -25,11 +25,11 @@ struct LauncherAddress {
   [[nodiscard]] bool owns(std::string_view job_id) const;
 };
 
-/// Answers with the story's status. Without a socket it does nothing. Threads: one.
+/// Answers with the history's status. Without a socket it does nothing. Threads: one.
 class StatusSocket {
  public:
-  /// `story` outlives it.
-  explicit StatusSocket(const JobStory& story);
+  /// `history` outlives it.
+  explicit StatusSocket(const JobHistory& history);
 
   void watch(PollSet& set) const;
   [[nodiscard]] TimePoint deadline() const;
@@ -37,7 +37,7 @@ class StatusSocket {
   void on_time(TimePoint time);
 
  private:
-  const JobStory& story_;
+  const JobHistory& history_;
   std::optional<diagnosis::DiagnosticsSocket> socket_;
 };
 

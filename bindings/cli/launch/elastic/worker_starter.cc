@@ -24,10 +24,9 @@ void WorkerStarter::on_time(TimePoint time) {
 }
 
 void WorkerStarter::start(const elastic::StartWorker& start) {
-  const LaunchOptions& job = parts_.options.launch;
+  const LaunchOptions& job = options_.launch;
   if (job_runs_ || job.verbose) {
-    parts_.console.say(
-        fmt::format("worker {} starts{}", start.worker, parts_.hosts.where(start.host)));
+    console_.say(fmt::format("worker {} starts{}", start.worker, hosts_.where(start.host)));
   }
   RankStart rank{agent_rank(start.worker), {}};
   rank.environment = {fmt::format("{}={}", elastic::kWorkerVariable, start.worker),
@@ -39,25 +38,25 @@ void WorkerStarter::start(const elastic::StartWorker& start) {
   }
   rank.environment.insert(rank.environment.end(), job.environment.begin(), job.environment.end());
   prepare(start.host);
-  parts_.agents.send(start.host, encode(rank));
+  agents_.send(start.host, encode(rank));
 }
 
 void WorkerStarter::prepare(const std::string& host) {
-  if (!parts_.agents.has(host)) start_agent(host);
+  if (!agents_.has(host)) start_agent(host);
 }
 
 void WorkerStarter::start_agent(const std::string& host) {
   StartMessage job;
-  job.directory = parts_.options.launch.directory;
-  job.command = parts_.options.launch.command;
+  job.directory = options_.launch.directory;
+  job.command = options_.launch.command;
   job.environment = forwarded_environment();
+  job.options = options_.launch.agents;
   job.elastic = true;
-  job.slots = std::max(1, parts_.hosts.slots(host));
-  job.freeze_seconds = static_cast<int>(parts_.options.freeze_timeout.count());
-  parts_.agents.start(host);
-  for (const std::string& frame : parts_.options.launch.call_frames)
-    parts_.agents.send(host, frame);
-  parts_.agents.send(host, encode(job));
+  job.slots = std::max(1, hosts_.slots(host));
+  job.freeze_seconds = static_cast<int>(options_.freeze_timeout.count());
+  agents_.start(host);
+  for (const std::string& frame : options_.launch.call_frames) agents_.send(host, frame);
+  agents_.send(host, encode(job));
 }
 
 }  // namespace ronde

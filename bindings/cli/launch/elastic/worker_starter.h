@@ -14,13 +14,10 @@ namespace ronde {
 /// Starts workers on their hosts, where agents are started first. Threads: one.
 class WorkerStarter {
  public:
-  struct Parts {
-    const ElasticOptions& options;
-    const JobHosts& hosts;
-    AgentPool& agents;
-    Console& console;
-  };
-  explicit WorkerStarter(const Parts& parts) : parts_(parts) {}
+  /// All outlive it.
+  WorkerStarter(const ElasticOptions& options, const JobHosts& hosts, AgentPool& agents,
+                Console& console)
+      : options_(options), hosts_(hosts), agents_(agents), console_(console) {}
 
   /// Starts it soon. `first`: it is one of the job's first workers.
   void add(const elastic::StartWorker& start, bool first);
@@ -41,7 +38,10 @@ class WorkerStarter {
   void start(const elastic::StartWorker& start);
   void start_agent(const std::string& host);
 
-  const Parts parts_;
+  const ElasticOptions& options_;
+  const JobHosts& hosts_;
+  AgentPool& agents_;
+  Console& console_;
   StartQueue queue_;
   int first_workers_ = 0;
   bool job_runs_ = false;  ///< There was an epoch.

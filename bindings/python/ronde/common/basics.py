@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ronde import _job
-from ronde._process_sets import registered_sets
+from ronde._job.process_sets import registered_sets
+from ronde._membership import joining
 
 __all__ = ["HorovodBasics"]
 
@@ -20,14 +20,14 @@ class HorovodBasics:
     def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]:
         """The ranks of each process set, by its number. Horovod's tests call it."""
         others = {number: list(made.ranks) for number, made in registered_sets.items()}
-        return {0: list(range(_job.size())), **others}
+        return {0: list(range(joining.size())), **others}
 
     def __getattr__(self, name: str) -> Any:
         """The function of this name. Raises AttributeError if there is none."""
-        if name not in _job.__all__:
+        if name not in joining.__all__:
             raise AttributeError(f"HorovodBasics has no {name}")
-        return getattr(_job, name)
+        return getattr(joining, name)
 
     def __dir__(self) -> list[str]:
         """The names of these functions."""
-        return [*super().__dir__(), *_job.__all__]
+        return [*super().__dir__(), *joining.__all__]

@@ -9,24 +9,27 @@ from __future__ import annotations
 import pickle
 import queue
 from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Any
 
-from ronde import _agreement, _epochs
-from ronde._argument_checks import shown
-from ronde._changes import (
+from ronde import _core
+from ronde._calls.argument_checks import check, shown
+from ronde._elastic import agreement
+from ronde._elastic.changes import (
     Changes,
     HostUpdateResult,
     WorkerNotificationManager,
     notification_manager,
 )
-from ronde._checkpoint import Checkpoints
-from ronde._copies import Copies, Part
+from ronde._elastic.checkpoint import Checkpoints, check_form
+from ronde._elastic.own_state import OwnState, report_orphans
+from ronde._elastic.redundancy import made_states
+from ronde._elastic.training_loop import run_fn
 from ronde._errors import ArgumentTypeError, InvalidArgumentError
-from ronde._marks import mark_commit
-from ronde._nested import Keep, copied, set_in_place
-from ronde._own_state import OwnState, report_orphans
-from ronde._redundancy import made_redundancy
-from ronde._training_loop import run_fn
+from ronde._job.marks import mark_commit
+from ronde._membership import epochs
+from ronde._snapshots.copies import Copies, Part
+from ronde._snapshots.nested import Keep, copied, set_in_place
 from ronde.common.exceptions import HostsUpdatedInterrupt
 
 __all__ = [
@@ -40,12 +43,8 @@ __all__ = [
 
 
 class State:
-    """What training needs to go on, on every rank. Derived classes say how it is saved."""
+    """The values with which every rank goes on training. Derived classes save and restore them."""
 
-    _step = 0  # of the newest copy
-    _older_step = -1  # of the copy before it; -1: there is none
-    _certain = 0  # the newest step that all ranks have copied
-    _root = 0  # the rank that sync() starts from
     _checkpoints: Checkpoints | None = None
     _chosen: int | None = None  # the step to which all ranks have gone back; None: to none
     _own_state: OwnState | None = None
@@ -53,6 +52,7 @@ class State:
 
     def __init__(self, bcast_object: Callable[..., Any], get_rank: Callable[[], int]) -> None:
         """bcast_object: gives all ranks the object of rank 0. get_rank: this rank."""
+        self._progress = _core.Progress()
         self._bcast_object = bcast_object
         self._rank = get_rank
         self._host_messages: queue.Queue[tuple[Any, int]] = Changes()
@@ -64,6 +64,7 @@ class State:
 
         They run before sync(), on ranks that were there before: not on those that have joined.
         """
+        check(callbacks=callbacks)
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
@@ -83,15 +84,14 @@ class State:
         When it returns on one rank, all ranks have finished their copies. Blocks until then.
         Raises HostsUpdatedInterrupt, on all ranks in the same call.
         """
-        step, certain = self._step, self._certain
+        before = copy(self._progress)
         self.save()
-        self._step = max(self._step, step + 1)
-        self._certain = certain
+        self._progress.copied_since(before)
         if self._own_state is not None:
-            self._own_state.on_commit(self._step, self._copies)
+            self._own_state.on_commit(self._progress.step, self._copies)
         changes = self._agree()
-        self._certain = self._step
-        mark_commit(self._step)
+        self._progress.committed()
+        mark_commit(self._progress.certain)
         if self._checkpoints is not None:
             self._checkpoints.on_commit(self)
         self._act_on(changes)
@@ -100,23 +100,25 @@ class State:
         """Raises HostsUpdatedInterrupt if workers wait to join or are to leave; on all ranks."""
         self._act_on(self._agree())
 
-    def _agree(self) -> int | None:
-        """The changes of the job, the same on all ranks; None: no change. Collective."""
+    def _agree(self) -> bool | None:
+        """None: the job does not change. True: workers leave, and none joins. Collective."""
         before = newest = self._last_updated_timestamp
         found = HostUpdateResult.no_update
         while not self._host_messages.empty():
             stamp, change = self._host_messages.get()
             if stamp > newest:
                 newest, found = stamp, found | change
-        if _epochs.available():
+        if epochs.available():
             self._last_updated_timestamp = newest
-            return _agreement.changes(newest > before, found)
+            facts = agreement.agree(newest > before, found)
+            return facts.only_removed if facts.changed else None
         before, self._last_updated_timestamp, found = self._bcast_object((before, newest, found))
-        return found if self._last_updated_timestamp > before else None
+        changed = self._last_updated_timestamp > before
+        return found == HostUpdateResult.removed if changed else None
 
-    def _act_on(self, changes: int | None) -> None:
-        if changes is not None:
-            raise HostsUpdatedInterrupt(changes == HostUpdateResult.removed)
+    def _act_on(self, only_removed: bool | None) -> None:
+        if only_removed is not None:
+            raise HostsUpdatedInterrupt(only_removed)
 
     def checkpoint(
         self,
@@ -171,9 +173,6 @@ class State:
         """True if ranks that have restored one step need no sync()."""
         return False
 
-    def _settle_own(self, step: int | None, restored: set[int], takers: list[int]) -> None:
-        """As OwnState.settle(). Collective."""
-
     def on_orphans(self, orphans: list[dict[str, Any]]) -> None:
         """Takes the own attributes of workers that are gone and that nobody replaces.
 
@@ -205,12 +204,12 @@ class ObjectState(State):
         """Objects that can be pickled.
 
         own: names of arguments that belong to this rank alone: sync() does not send them.
-        redundancy: 1 if a partner on another host is to keep a copy of them, and of the residuals
-        of compression, as of each `redundancy_every`-th commit. Raises InvalidArgumentError (a
-        ValueError) for names that are no arguments, and for other numbers.
+        redundancy: with 1 a partner on another host keeps a copy of them, and of the residuals of
+        compression. redundancy_every: the partner gets a new copy after so many commits. Raises
+        InvalidArgumentError (a ValueError) for names that are no arguments, and for other numbers.
         """
         self._set_own(own, kwargs)
-        self._own_state = OwnState(self._own, made_redundancy(redundancy, redundancy_every))
+        self._own_state = OwnState(self._own, made_states(redundancy, redundancy_every))
         self._names = tuple(name for name in kwargs if name not in self._own)
         self._own_names = tuple(name for name in kwargs if name in self._own)
         for name, value in kwargs.items():
@@ -218,7 +217,7 @@ class ObjectState(State):
         super().__init__(bcast_object=bcast_object, get_rank=get_rank)
         parts = [*self._object_parts(), *self._further_parts(), self._own_state.part]
         self._copies = Copies(parts)
-        self._copies.save(self._step)
+        self._copies.save(self._progress.step)
 
     def _set_own(self, own: Iterable[str], given: Iterable[str]) -> None:
         """Done once, by the class that knows all arguments."""
@@ -241,7 +240,7 @@ class ObjectState(State):
         return parts
 
     def _further_parts(self) -> list[Part]:
-        """Those of a derived class."""
+        """The parts that a derived class adds."""
         return []
 
     def _objects(self) -> dict[str, Any]:
@@ -264,28 +263,24 @@ class ObjectState(State):
 
     def save(self) -> None:
         """Copies the state; the copy before this one is kept."""
-        self._copies.save(self._step + 1)
-        self._older_step, self._step = self._step, self._step + 1
-        self._certain = self._step
+        self._copies.save(self._progress.next_step)
+        self._progress.copied()
 
     def restore(self) -> None:
         """Goes back to the newest copy."""
         self._copies.restore()
 
     def _restore_older(self) -> None:
-        self._copies.restore_older(self._older_step)
-        self._step, self._older_step = self._older_step, -1
+        self._copies.restore_older(self._progress.step)
 
     def sync(self) -> None:
         """Gives all ranks the state of the first one, and saves it. Collective."""
-        before = newest = self._step
-        if _epochs.available():  # ranks that called join() have committed less often
-            newest = _agreement.newest_step(before)
-        self._broadcast(self._root)
-        # A rank that has died may have copied the step after the newest.
-        self._step = newest + 1
+        newest = self._progress.step
+        if epochs.available():  # ranks that called join() have committed less often
+            newest = agreement.newest_step(newest)
+        self._broadcast(self._progress.root)
+        self._progress.synced(newest)
         self.save()
-        self._older_step = before
 
     def _shared_copies(self) -> Copies | None:
         ours = type(self).save.__module__.startswith("ronde.")  # else the user's class saves more
@@ -294,24 +289,16 @@ class ObjectState(State):
     def _alike_after_restore(self) -> bool:
         return type(self).sync.__module__.startswith("ronde.")  # else the user's class sends more
 
-    def _settle_own(self, step: int | None, restored: set[int], takers: list[int]) -> None:
-        assert self._own_state is not None
-        orphans, lost = self._own_state.settle(step, restored, takers, self._copies)
-        if orphans:
-            self.on_orphans(orphans)
-        if self._rank() == self._root:
-            self._own_state.report_lost(lost, self._copies)
-
     def _snapshot(self) -> Any:
         """A copy of the newest copy, which stays as it is."""
         return [copied(self._copies.newest(part.name)) for part in self._common_parts()]
 
     def _common_parts(self) -> list[Part]:
-        """Those that are the same on all ranks."""
+        """The parts that are the same on all ranks."""
         return [part for part in self._copies.parts if not part.own]
 
     def _checkpoint_formats(self) -> list[str]:
-        """Those that checkpoint() takes, the default first."""
+        """The formats that checkpoint() takes, the default first."""
         return ["ronde"]
 
     def _pack(self, snapshot: Any) -> bytes | memoryview:
@@ -329,6 +316,8 @@ class ObjectState(State):
                 f"the checkpoint has {len(snapshot)} parts, but this state {len(parts)}: "
                 "it was written by a state with other arguments"
             )
+        for part, value in zip(parts, snapshot):
+            check_form(part.name, value, self._copies.newest(part.name))
         for part, value in zip(parts, snapshot):
             part.put(value)
 

@@ -7,26 +7,34 @@ from __future__ import annotations
 
 import importlib as _importlib
 import os as _os
+from typing import TYPE_CHECKING
 
 import keras as _keras
 
-from ronde import _core, _numpy
-from ronde._collectives import join as _join
-from ronde._compression import AnyCompression as _AnyCompression
-from ronde._core import __version__
+from ronde import _core, _horovod
+from ronde._collectives import on_arrays
+from ronde._collectives.calls import join as _join
+from ronde._collectives.objects import allgather_object as allgather_object
+from ronde._collectives.objects import broadcast_object as broadcast_object
+from ronde._compression.choice import AnyCompression as _AnyCompression
+from ronde._core import __version__ as __version__
 from ronde._horovod import *
-from ronde._objects import allgather_object, broadcast_object
-from ronde.keras import _backend, _compile, _variables_call, callbacks, elastic
-from ronde.keras._backend import broadcast_global_variables, broadcast_variables
-from ronde.keras._load import load_model
-from ronde.keras._optimizer import DistributedOptimizer, PartialDistributedOptimizer
+from ronde.keras import _backend, _compile, _values, _variables_call
+from ronde.keras import callbacks as callbacks
+from ronde.keras import elastic as elastic
+from ronde.keras._backend import broadcast_global_variables as broadcast_global_variables
+from ronde.keras._backend import broadcast_variables as broadcast_variables
+from ronde.keras._compile import load_model as load_model
+from ronde.keras._optimizer import DistributedOptimizer as DistributedOptimizer
+from ronde.keras._optimizer import PartialDistributedOptimizer as PartialDistributedOptimizer
 from ronde.keras._values import *
 
 if _backend.name() == "tensorflow":
-    _importlib.import_module("ronde.tensorflow")  # so that model.fit() raises Ronde's errors
+    # So that model.fit() raises Ronde's errors. The other framework may not be installed.
+    _importlib.import_module("ronde._tensorflow.errors").install()
 
 Compression: type[_AnyCompression] = _backend.compression_class()
-barrier = _numpy.barrier
+barrier = on_arrays.barrier
 # Must come before a `model.compile(optimizer=DistributedOptimizer(...))` looks up compile().
 _compile.install()
 _variables_call.install()
@@ -40,59 +48,21 @@ def join() -> int:
     return _join()
 
 
-__all__ = [
-    "Adasum",
-    "Average",
-    "Compression",
-    "DistributedOptimizer",
-    "HorovodInternalError",
-    "Max",
-    "Min",
-    "PartialDistributedOptimizer",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "__version__",
-    "add_process_set",
-    "allgather",
-    "allgather_object",
-    "allreduce",
-    "barrier",
-    "broadcast",
-    "broadcast_global_variables",
-    "broadcast_object",
-    "broadcast_variables",
-    "callbacks",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "elastic",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "join",
-    "load_model",
-    "local_rank",
-    "local_size",
-    "mark",
-    "mark_pass",
-    "mark_span",
-    "mark_step",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "rank",
-    "reducescatter",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "start_timeline",
-    "stop_timeline",
-]
+if not TYPE_CHECKING:
+    __all__ = [
+        "Compression",
+        "DistributedOptimizer",
+        "PartialDistributedOptimizer",
+        "__version__",
+        "allgather_object",
+        "barrier",
+        "broadcast_global_variables",
+        "broadcast_object",
+        "broadcast_variables",
+        "callbacks",
+        "elastic",
+        "join",
+        "load_model",
+        *_horovod.__all__,
+        *_values.__all__,
+    ]

@@ -8,8 +8,9 @@ from typing import Any
 
 import keras
 
+from ronde._calls.argument_checks import check
 from ronde._errors import UnsupportedError
-from ronde._job import ProcessSet, global_process_set
+from ronde._job.process_sets import ProcessSet, global_process_set
 
 
 def name() -> str:
@@ -34,24 +35,25 @@ def _module(of_tensorflow: str, of_torch: str) -> Any:
 
 def options_class() -> Any:
     """The class that averages gradients."""
-    return _module("ronde.tensorflow._gradients", "ronde.keras._torch").Options
+    return _module("ronde._tensorflow.gradients", "ronde.keras._torch").Options
 
 
 def compression_class() -> Any:
     """Compression, for tensors of the backend."""
-    return _module("ronde.tensorflow.compression", "ronde.torch.compression").Compression
+    return _module("ronde._tensorflow.compression", "ronde.torch.compression").Compression
 
 
 def broadcast_variables(
     variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set
 ) -> None:
     """Gives every rank the root's values, in place. Errors: as ronde.tensorflow's."""
-    functions = _module("ronde.tensorflow.functions", "ronde.keras._torch")
+    functions = _module("ronde._tensorflow.variables", "ronde.keras._torch")
     functions.broadcast_variables(variables, root_rank, process_set)
 
 
 def broadcast_global_variables(root_rank: int) -> None:
     """Raises UnsupportedError (a RuntimeError): Keras 3 has no global variables."""
+    check(root_rank=root_rank)
     raise UnsupportedError(
         f"broadcast_global_variables({root_rank}): Keras 3 has no global variables; pass "
         f"callbacks.BroadcastGlobalVariablesCallback({root_rank}) to model.fit(), or call "

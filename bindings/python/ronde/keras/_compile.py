@@ -1,4 +1,4 @@
-"""Hooks in model.compile() for distributed optimizers."""
+"""Prepares models for distributed optimizers: hooks in model.compile(), and load_model()."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from ronde._errors import UnsupportedError
-from ronde.keras import _backend, _watched_steps
+from ronde.keras import _backend, _optimizer, _watched_steps
 
 
 @functools.cache
@@ -50,8 +50,6 @@ def prepare(model: Any, jit_compile: Any = "auto") -> None:
 
     Raises UnsupportedError if XLA was requested.
     """
-    from ronde.keras import _optimizer
-
     inner = getattr(model.optimizer, "inner_optimizer", None)
     if _optimizer.is_distributed(inner):
         # In the other order each rank would decide alone if it skips a step.
@@ -65,3 +63,24 @@ def prepare(model: Any, jit_compile: Any = "auto") -> None:
             "XLA cannot compile collectives: set jit_compile=False in model.compile()"
         )
     model.jit_compile = False
+
+
+def load_model(
+    filepath: Any,
+    custom_optimizers: Any = None,
+    custom_objects: Any = None,
+    compression: Any = None,
+    legacy_opts: bool = False,
+) -> Any:
+    """As keras.models.load_model(); its optimizer, with its state, becomes a DistributedOptimizer.
+
+    custom_optimizers: classes of optimizers that Keras does not know.
+    custom_objects: as in Keras. `legacy_opts` is accepted for Horovod scripts.
+    """
+    del legacy_opts
+    known = {optimizer.__name__: optimizer for optimizer in custom_optimizers or []}
+    model = keras.models.load_model(filepath, custom_objects={**known, **(custom_objects or {})})
+    if model.optimizer is not None:
+        model.optimizer = _optimizer.DistributedOptimizer(model.optimizer, compression=compression)
+        prepare(model)
+    return model

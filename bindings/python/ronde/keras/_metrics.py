@@ -9,10 +9,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from ronde import _numpy
+from ronde._collectives import on_arrays
+from ronde._collectives.objects import allgather_object
 from ronde._errors import MismatchError
-from ronde._job import ProcessSet
-from ronde._objects import allgather_object
+from ronde._job.process_sets import ProcessSet
 
 
 def average(logs: dict[str, Any], process_set: ProcessSet) -> None:
@@ -29,7 +29,7 @@ def average(logs: dict[str, Any], process_set: ProcessSet) -> None:
         return
     flat = np.concatenate([a.ravel() for a in arrays if a is not None])
     name = f"metrics.{'.'.join(forms)}"[:1000]
-    means = _numpy.allreduce(flat, name, process_set=process_set)
+    means = on_arrays.allreduce(flat, name, process_set=process_set)
     for (_, where, key), array in zip(places, arrays):
         if array is None:
             continue

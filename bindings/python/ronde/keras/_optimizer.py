@@ -7,12 +7,11 @@ from typing import Any
 
 import keras
 
-from ronde._described import described
+from ronde._calls.described import described
+from ronde._calls.reduce_ops import Adasum, Average
 from ronde._errors import InvalidArgumentError
-from ronde._gradients import check_passes
-from ronde._job import ProcessSet, global_process_set
-from ronde._reduce_ops import ADASUM
-from ronde._reduce_ops import AVERAGE as Average
+from ronde._job.process_sets import ProcessSet, global_process_set
+from ronde._training.gradients import check_passes
 from ronde.keras import _backend, _watched_steps
 
 Variables = Sequence[Any]
@@ -126,9 +125,9 @@ def DistributedOptimizer(
     """Makes a Keras optimizer average its gradients over all ranks before each update.
 
     The result has the class of `optimizer` (and is saved as such), and shares its state. It serves
-    model.compile() and custom loops alike. In compile() it turns jit_compile="auto" off, as XLA
-    cannot compile collectives, and wraps the LossScaleOptimizer of mixed precision, so that all
-    ranks skip the same steps.
+    model.compile() and custom loops alike. compile() turns jit_compile="auto" off, as XLA
+    cannot compile collectives. It also wraps the LossScaleOptimizer of mixed precision, so that
+    all ranks skip the same steps.
 
     name: accepted for Horovod scripts; gives the optimizer's name.
     compression: one of Compression, or rules by variables' paths, see ronde.torch's.
@@ -150,7 +149,7 @@ def DistributedOptimizer(
         )
     if is_distributed(optimizer):
         raise InvalidArgumentError("this optimizer is a DistributedOptimizer already")
-    if op == ADASUM:
+    if op == Adasum:
         raise InvalidArgumentError(
             "op=Adasum is not supported with Keras optimizers, as in Horovod; "
             "DistributedGradientTape(op=Adasum) combines gradients by it"

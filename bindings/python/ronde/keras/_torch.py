@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ronde._calls.argument_checks import MODEL_VARIABLES, several
 from ronde._codecs import wire_of
-from ronde._collectives import Call
-from ronde._compression import for_gradient
+from ronde._collectives.calls import Call
+from ronde._compression.choice import for_gradient
+from ronde._compression.rules import Trained
 from ronde._errors import UnsupportedError
-from ronde._gradients import GradientOptions
-from ronde._job import ProcessSet, global_process_set
-from ronde._rules import Trained
-from ronde.torch._adapter import collectives
+from ronde._job.process_sets import ProcessSet, global_process_set
+from ronde._training.gradients import GradientOptions
+from ronde.torch._collectives.adapter import collectives
 from ronde.torch.functions import broadcast_tensors
 
 
 class Options(GradientOptions):
-    """How gradients are sent; as ronde.tensorflow._gradients.Options."""
+    """The options for sending gradients; as ronde._tensorflow.gradients.Options."""
 
     def __post_init__(self) -> None:
         """Raises InvalidArgumentError and UnsupportedError for values that are not allowed."""
@@ -68,5 +69,6 @@ def broadcast_variables(
     variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set
 ) -> None:
     """Gives every rank the root's values, in place."""
-    named = [(f"keras.{i}", variable.value.data) for i, variable in enumerate(variables)]
+    given = several(variables, MODEL_VARIABLES)
+    named = [(f"keras.{i}", variable.value.data) for i, variable in enumerate(given)]
     broadcast_tensors(named, root_rank, process_set)

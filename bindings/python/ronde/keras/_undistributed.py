@@ -7,7 +7,8 @@ from typing import Any
 
 import keras
 
-from ronde._job import ProcessSet, global_process_set, rank
+from ronde._job.process_sets import ProcessSet, global_process_set
+from ronde._job.runtime import rank
 from ronde.keras._optimizer import is_distributed
 
 

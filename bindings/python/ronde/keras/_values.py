@@ -7,15 +7,22 @@ from typing import Any
 import keras
 import numpy as np
 
-from ronde import _numpy
-from ronde._described import described
-from ronde._reduce_ops import AVERAGE, reduce_op
+from ronde._calls.argument_checks import shown
+from ronde._calls.described import described
+from ronde._calls.reduce_ops import Average, reduce_op
+from ronde._collectives import on_arrays
+from ronde._errors import ArgumentTypeError
 
 __all__ = ["allgather", "allreduce", "broadcast", "reducescatter"]
 
 
 def _array(value: Any) -> Any:
-    return np.asarray(keras.ops.convert_to_numpy(keras.ops.convert_to_tensor(value)))
+    """The value as an array. Raises ArgumentTypeError for what the backend makes no tensor of."""
+    try:
+        tensor = keras.ops.convert_to_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ArgumentTypeError(f"value must be a number or an array, not {shown(value)}") from None
+    return np.asarray(keras.ops.convert_to_numpy(tensor))
 
 
 @described
@@ -33,7 +40,7 @@ def allreduce(
     `compression` is accepted for Horovod scripts and has no effect on plain values.
     """
     del compression
-    reduced = _numpy.allreduce(
+    reduced = on_arrays.allreduce(
         _array(value), name, reduce_op(average, op), prescale_factor, postscale_factor
     )
     return keras.ops.convert_to_tensor(reduced)
@@ -42,16 +49,16 @@ def allreduce(
 @described
 def allgather(value: Any, name: str | None = None) -> Any:
     """Joins the values of all ranks along the first dimension; a tensor of the backend."""
-    return keras.ops.convert_to_tensor(_numpy.allgather(_array(value), name))
+    return keras.ops.convert_to_tensor(on_arrays.allgather(_array(value), name))
 
 
 @described
 def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
     """Gives every rank the root's value; a tensor of the backend."""
-    return keras.ops.convert_to_tensor(_numpy.broadcast(_array(value), root_rank, name))
+    return keras.ops.convert_to_tensor(on_arrays.broadcast(_array(value), root_rank, name))
 
 
 @described
-def reducescatter(value: Any, name: str | None = None, op: int = AVERAGE) -> Any:
+def reducescatter(value: Any, name: str | None = None, op: int = Average) -> Any:
     """Combines over all ranks; returns this rank's chunk of the rows, a tensor of the backend."""
-    return keras.ops.convert_to_tensor(_numpy.reduce_scatter(_array(value), name, op))
+    return keras.ops.convert_to_tensor(on_arrays.reduce_scatter(_array(value), name, op))

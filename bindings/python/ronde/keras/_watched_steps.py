@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from ronde._first_step import fact
+from ronde._training.first_step import fact
 from ronde.keras import _backend
 
 

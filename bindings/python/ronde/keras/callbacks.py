@@ -8,11 +8,13 @@ from typing import Any
 import keras
 import numpy as np
 
-from ronde import _numpy
-from ronde._argument_checks import check
+from ronde._calls.argument_checks import MODEL_VARIABLES, check, several
+from ronde._calls.reduce_ops import Min
+from ronde._collectives import on_arrays
 from ronde._errors import InvalidArgumentError
-from ronde._job import ProcessSet, global_process_set, mark_step, rank, size
-from ronde._reduce_ops import MIN
+from ronde._job.marks import mark_step
+from ronde._job.process_sets import ProcessSet, global_process_set
+from ronde._job.runtime import rank, size
 from ronde.keras import _metrics
 from ronde.keras._backend import broadcast_variables
 from ronde.keras._undistributed import warn_if_undistributed
@@ -44,7 +46,8 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
         super().__init__()
         self.root_rank = root_rank
         self._process_set = process_set
-        self._local = {id(variable) for variable in local_variables or []}
+        given = [] if local_variables is None else local_variables
+        self._local = {id(variable) for variable in several(given, MODEL_VARIABLES)}
         self.broadcast_done = False
 
     def register_local_source(self, source: Any) -> None:
@@ -57,7 +60,7 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
         self.broadcast_done = False
         built = np.array([self.model.built and self.model.optimizer is not None], np.int32)
         name = "keras.broadcast.built"
-        if _numpy.allreduce(built, name, MIN, process_set=self._process_set)[0]:
+        if on_arrays.allreduce(built, name, Min, process_set=self._process_set)[0]:
             self._build_optimizer()
             self._broadcast()
 
@@ -127,7 +130,8 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):  # type: ignore[mi
         super().__init__()
         if initial_lr is None:
             raise InvalidArgumentError("initial_lr is needed")
-        check(initial_lr=initial_lr, start_epoch=start_epoch)
+        check(initial_lr=initial_lr, start_epoch=start_epoch, end_epoch=end_epoch)
+        check(steps_per_epoch=steps_per_epoch)
         if not callable(multiplier):
             check(multiplier=multiplier)
         self.initial_lr = initial_lr
@@ -193,7 +197,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         verbose: int = 0,
     ) -> None:
         """initial_lr: the learning rate of all ranks together. verbose: 1 prints the end."""
-        check(warmup_epochs=warmup_epochs)
+        check(warmup_epochs=warmup_epochs, steps_per_epoch=steps_per_epoch)
 
         def multiplier(epoch: float) -> float:
             # At the end of a batch, so that the warm-up's last batch reaches the full rate.

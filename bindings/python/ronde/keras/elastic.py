@@ -8,10 +8,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from ronde._copies import Part
+from ronde._calls.argument_checks import check_has, is_whole, shown
 from ronde._errors import InvalidArgumentError
-from ronde._nested import Keep
 from ronde._samplers import ExactSampler
+from ronde._snapshots.copies import Part
+from ronde._snapshots.nested import Keep
 from ronde.elastic import ObjectState, run
 from ronde.keras._backend import broadcast_variables
 from ronde.keras._epoch_length import forget_limit, limit_next_epoch
@@ -73,12 +74,15 @@ class KerasState(VariablesState):
 
         Raises InvalidArgumentError (a ValueError) for a model that is not built.
         """
+        check_has("variables", "model", model, "a keras.Model")
+        if optimizer is not None:
+            check_has("variables", "optimizer", optimizer, "a keras.optimizers.Optimizer")
         if not model.built:
             raise InvalidArgumentError(
                 f"the model {model.name} is not built; call model.build(input_shape) first"
             )
         self.model = model
-        self.optimizer = optimizer or model.optimizer
+        self.optimizer = getattr(model, "optimizer", None) if optimizer is None else optimizer
         self.backend = backend
         if self.optimizer is not None and not getattr(self.optimizer, "built", True):
             self.optimizer.build(model.trainable_variables)
@@ -91,6 +95,13 @@ class KerasState(VariablesState):
         return [*self.model.variables, *(own() if callable(own) else own)]
 
 
+def _checked_state(state: Any, attribute: str) -> Any:
+    """The state. Raises ArgumentTypeError for anything without the attribute."""
+    wanted = f"one with `{attribute}`, such as KerasState(model, batch=0, epoch=0)"
+    check_has(attribute, "state", state, wanted)
+    return state
+
+
 class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
     """Commits the state after every `batches_per_commit` batches, and after each epoch.
 
@@ -100,7 +111,10 @@ class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
         """state: a state of an elastic job."""
         super().__init__()
-        self.state = state
+        self.state = _checked_state(state, "commit")
+        if not is_whole(batches_per_commit) or batches_per_commit < 1:
+            given = f"batches_per_commit={shown(batches_per_commit)}"
+            raise InvalidArgumentError(f"{given}; allowed: whole numbers from 1")
         self.batches_per_commit = batches_per_commit
         self.batches_remaining = batches_per_commit
 
@@ -134,7 +148,7 @@ class UpdateBatchStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def __init__(self, state: Any) -> None:
         """state: has the attribute `batch`."""
         super().__init__()
-        self.state = state
+        self.state = _checked_state(state, "batch")
         self.steps_per_epoch: int | None = None
         self._done_before = 0  # batches of this epoch, before fit() was called
 
@@ -170,7 +184,7 @@ class UpdateEpochStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
     def __init__(self, state: Any) -> None:
         """state: has the attribute `epoch`."""
         super().__init__()
-        self.state = state
+        self.state = _checked_state(state, "epoch")
         self.initial_epoch = state.epoch
 
     def on_train_begin(self, logs: Any = None) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 
 import ray
 
-from ronde import _call, _run
 from ronde._command import program
 from ronde._errors import InvalidArgumentError, NotInitializedError, UnavailableError
+from ronde._run import call, function
 from ronde.ray._agents import Relay, start_agent
 from ronde.ray._discovery import RayHostDiscovery
 from ronde.ray._executor import refuse_callbacks
@@ -115,13 +115,13 @@ class ElasticRayExecutor:
             raise NotInitializedError("the executor is not started: call start() before")
         with tempfile.TemporaryDirectory(prefix="ronde-ray-") as name:
             folder = Path(name)
-            (folder / _call.CALL).write_bytes(_call.packed(worker_fn, (), {}))
+            (folder / call.CALL).write_bytes(call.packed(worker_fn, (), {}))
             assert self.settings.discovery is not None
             with closing(_HostsFile(folder, self.settings.discovery)) as hosts:
                 starter = functools.partial(self._start_agent, hosts)
                 with closing(Relay(folder, starter)) as relay:
                     status = self._launch(folder, hosts.script, relay.write_shell())
-            return _call.last_results(folder, self.settings.min_num_proc, status)
+            return call.last_results(folder, self.settings.min_num_proc, status)
 
     def _launch(self, folder: Path, script: Path, shell: Path) -> int:
         """Runs the job to its end; returns the launcher's exit status."""
@@ -129,10 +129,10 @@ class ElasticRayExecutor:
         options += ["--remote-shell", str(shell), "--call-folder", str(folder)]
         for name in self._environment:
             options += ["--env", name]  # values may be secret, and all users see arguments
-        environment = {**os.environ, "PYTHONPATH": _run.search_path(), **self._environment}
+        environment = {**os.environ, "PYTHONPATH": function.search_path(), **self._environment}
         environment.pop("CUDA_VISIBLE_DEVICES", None)  # each agent's comes from Ray
         return subprocess.run(
-            [program(), "run", *options, "--", sys.executable, "-m", "ronde._run_rank"],
+            [program(), "run", *options, "--", sys.executable, "-m", "ronde._run.rank"],
             env=environment,
             check=False,
         ).returncode

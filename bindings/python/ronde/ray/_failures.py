@@ -9,13 +9,7 @@ from typing import Any
 import ray
 import ray.exceptions as failures
 
-from ronde._errors import (
-    AbortedError,
-    Error,
-    RankFailure,
-    TimeoutError,
-    UnavailableError,
-)
+from ronde._errors import AbortedError, Error, RankFailure, TimeoutError, UnavailableError
 from ronde.ray._places import Place
 
 # After one rank has failed, the others have so long to tell the cause, in seconds.

@@ -27,7 +27,7 @@ from ronde.ray._worker import Worker
 
 @dataclass
 class Layout:
-    """How many workers there are. hosts: 0 if Ray may place them on any nodes."""
+    """The number of workers. hosts: 0 if Ray may place them on any nodes."""
 
     workers: int
     hosts: int

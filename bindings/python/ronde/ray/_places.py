@@ -1,4 +1,4 @@
-"""Where a job's workers run, and the variables that make them its ranks."""
+"""The places where a job's workers run, and the variables that make them its ranks."""
 
 from __future__ import annotations
 

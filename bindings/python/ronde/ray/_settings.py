@@ -99,7 +99,7 @@ class ElasticSettings:
 
 @dataclass
 class Resources:
-    """What one worker needs."""
+    """The resources that one worker needs."""
 
     cpus: float
     gpus: float
@@ -127,8 +127,8 @@ def only_nic(nics: Collection[str] | None) -> str | None:
     names = [nics] if isinstance(nics, str) else list(nics or ())
     if len(names) > 1:
         raise InvalidArgumentError(
-            f"nics={sorted(names)}: a collection has no order, by which cards of several nodes "
-            "belong together; give one, or set RONDE_NETWORK_INTERFACE=eth0,eth1"
+            f"nics={sorted(names)}: a collection has no order, by which interfaces of several "
+            "nodes belong together; give one, or set RONDE_NETWORK_INTERFACE=eth0,eth1"
         )
     return names[0] if names else None
 

@@ -10,7 +10,7 @@ from typing import Any
 import ray
 from ray.train.torch import TorchConfig
 
-from ronde import _job
+from ronde._membership import joining
 from ronde.ray._places import job_environment, rank_environments
 from ronde.ray._worker import enter, free_ports, here
 
@@ -37,7 +37,7 @@ class RondeConfig(TorchConfig):  # type: ignore[misc]
         return _RondeBackend
 
     def to_dict(self) -> dict[str, Any]:
-        """What Ray exports of this configuration."""
+        """The fields that Ray exports of this configuration."""
         return {**super().to_dict(), "env_vars": sorted(self.env_vars)}
 
 
@@ -57,7 +57,7 @@ class _RondeBackend(_TorchBackend):  # type: ignore[misc]
             for rank, own in enumerate(rank_environments(places))
         ]
         ray.get(refs)
-        worker_group.execute(_job.init)
+        worker_group.execute(joining.init)
         if backend_config.torch_distributed:
             super().on_start(worker_group, backend_config)
 
@@ -65,7 +65,7 @@ class _RondeBackend(_TorchBackend):  # type: ignore[misc]
         if backend_config.torch_distributed:
             super().on_shutdown(worker_group, backend_config)
         ray.wait(
-            worker_group.execute_async(_job.shutdown),
+            worker_group.execute_async(joining.shutdown),
             num_returns=len(worker_group),
             timeout=_LEAVE_S,
         )

@@ -10,8 +10,8 @@ from typing import Any
 
 import ray
 
-from ronde import _job
-from ronde._function_guard import FunctionGuard
+from ronde._membership import joining
+from ronde._membership.function_guard import FunctionGuard
 from ronde.ray._places import Place
 
 _secret_files: list[int] = []  # the descriptor of the newest secret, open for init()
@@ -49,7 +49,7 @@ def enter(environment: Mapping[str, str], secret: str) -> None:
     Leaves the job that this process was in: nothing of it can meet the new one's operations.
     secret: 64 hexadecimal digits. They stay in a memory file, which no other process inherits.
     """
-    _job.leave(keep=False)
+    joining.leave(keep=False)
     descriptor = os.memfd_create("ronde-secret", os.MFD_CLOEXEC)
     os.write(descriptor, secret.encode())
     while _secret_files:
@@ -72,7 +72,7 @@ class Worker:
         self._guard = FunctionGuard()
 
     def place(self) -> Place:
-        """Where this worker runs. Answers once the worker can take calls."""
+        """The place where this worker runs. Answers once the worker can take calls."""
         return here()
 
     def free_ports(self, address: str) -> list[int]:

@@ -5,110 +5,49 @@ A Horovod script runs after changing its import to `import ronde.tensorflow as h
 
 from __future__ import annotations
 
-import importlib as _importlib
 import os as _os
+from typing import TYPE_CHECKING
 
-import keras as _keras
 import tensorflow as _tf
 
+import ronde.keras as _ronde_keras  # noqa: F401  installs hooks in keras.Model.compile()
 from ronde import _core
-from ronde._core import __version__
-from ronde._run import *
-from ronde.tensorflow import _errors, elastic, mpi_ops
-from ronde.tensorflow.compression import Compression
+from ronde._core import __version__ as __version__
+from ronde._run.function import *
+from ronde._tensorflow import errors
+from ronde.tensorflow import elastic as elastic
+from ronde.tensorflow import functions, gradient_tape, sessions
+from ronde.tensorflow import mpi_ops as mpi_ops
+from ronde.tensorflow.compression import Compression as Compression
 from ronde.tensorflow.functions import *
 from ronde.tensorflow.gradient_tape import *
 from ronde.tensorflow.mpi_ops import *
-from ronde.tensorflow.optimizer import DistributedOptimizer
+from ronde.tensorflow.optimizer import DistributedOptimizer as DistributedOptimizer
 from ronde.tensorflow.sessions import *
-from ronde.tensorflow.sync_batch_norm import SyncBatchNormalization
+from ronde.tensorflow.sync_batch_norm import SyncBatchNormalization as SyncBatchNormalization
 from ronde.tensorflow.util import _executing_eagerly as _executing_eagerly
-from ronde.tensorflow.util import (
-    check_num_rank_power_of_2,
-    gpu_available,
-    handle_average_backwards_compatibility,
-    refs_to_vars,
-    vars_to_refs,
-)
+from ronde.tensorflow.util import gpu_available as gpu_available
+from ronde.tensorflow.util import refs_to_vars as refs_to_vars
+from ronde.tensorflow.util import vars_to_refs as vars_to_refs
 
 # Errors name the user's line, also where TensorFlow or Keras calls in between.
 _core.skip_frames_of(_os.path.dirname(_os.path.abspath(_tf.__file__)))
-_errors.install()
-if _keras.backend.backend() == "tensorflow":
-    _importlib.import_module("ronde.keras")  # installs hooks in keras.Model.compile()
+errors.install()
 
-__all__ = [
-    "Adasum",
-    "Average",
-    "BroadcastGlobalVariablesHook",
-    "Compression",
-    "DistributedGradientTape",
-    "DistributedOptimizer",
-    "HorovodInternalError",
-    "Max",
-    "Min",
-    "PartialDistributedGradientTape",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "SyncBatchNormalization",
-    "__version__",
-    "add_process_set",
-    "allgather",
-    "allgather_object",
-    "allreduce",
-    "alltoall",
-    "barrier",
-    "broadcast",
-    "broadcast_",
-    "broadcast_global_variables",
-    "broadcast_object",
-    "broadcast_object_fn",
-    "broadcast_variables",
-    "ccl_built",
-    "check_num_rank_power_of_2",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "elastic",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "gpu_available",
-    "grouped_allgather",
-    "grouped_allreduce",
-    "grouped_reducescatter",
-    "handle_average_backwards_compatibility",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "join",
-    "local_rank",
-    "local_rank_op",
-    "local_size",
-    "local_size_op",
-    "mark",
-    "mark_pass",
-    "mark_span",
-    "mark_step",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_ops",
-    "mpi_threads_supported",
-    "nccl_built",
-    "process_set_included_op",
-    "rank",
-    "rank_op",
-    "reducescatter",
-    "refs_to_vars",
-    "remove_process_set",
-    "rocm_built",
-    "run",
-    "shutdown",
-    "size",
-    "size_op",
-    "start_timeline",
-    "stop_timeline",
-    "vars_to_refs",
-]
+if not TYPE_CHECKING:
+    __all__ = [
+        "Compression",
+        "DistributedOptimizer",
+        "SyncBatchNormalization",
+        "__version__",
+        "elastic",
+        "gpu_available",
+        "mpi_ops",
+        "refs_to_vars",
+        "run",
+        "vars_to_refs",
+        *functions.__all__,
+        *gradient_tape.__all__,
+        *mpi_ops.__all__,
+        *sessions.__all__,
+    ]

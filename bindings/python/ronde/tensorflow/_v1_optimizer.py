@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ronde.tensorflow._gradients import Options
+from ronde._tensorflow.gradients import Options
 
 _Optimizer = tf.compat.v1.train.Optimizer
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ronde import _numpy
-from ronde._copies import Part
+from ronde._collectives import on_arrays
 from ronde._errors import InvalidArgumentError
-from ronde._nested import Keep
 from ronde._samplers import ExactSampler
+from ronde._snapshots.copies import Part
+from ronde._snapshots.nested import Keep
 from ronde.elastic import ObjectState, run
 from ronde.keras.elastic import KerasState as TensorFlowKerasState
 from ronde.tensorflow.functions import broadcast_variables
@@ -61,7 +61,7 @@ class TensorFlowState(ObjectState):
             broadcast_variables(self.variables, root)
         else:  # a session's graph may not grow
             handles = [
-                _numpy.broadcast_async(array, root, f"elastic.variable.{i}")
+                on_arrays.broadcast_async(array, root, f"elastic.variable.{i}")
                 for i, array in enumerate(self._arrays())
             ]
             self._put_variables([handle.wait() for handle in handles])

@@ -8,13 +8,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from ronde._calls.reduce_ops import Average
 from ronde._errors import InvalidArgumentError
-from ronde._first_step import fact
-from ronde._job import ProcessSet, global_process_set
-from ronde._reduce_ops import AVERAGE as Average
-from ronde.tensorflow._gradients import Options
-from ronde.tensorflow._tracing import as_written
-from ronde.tensorflow._variables import key, name_of, native
+from ronde._job.process_sets import ProcessSet, global_process_set
+from ronde._tensorflow.gradients import Options
+from ronde._tensorflow.tracing import as_written
+from ronde._tensorflow.variables import key, name_of, native
+from ronde._training.first_step import fact
 from ronde.tensorflow.compression import Compression
 
 __all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
@@ -152,8 +152,8 @@ def PartialDistributedGradientTape(
 
     local_layers: a Keras layer, or several.
     """
-    layers = [local_layers] if isinstance(local_layers, keras.layers.Layer) else local_layers or []
-    for layer in layers:
+    layers = list(local_layers) if isinstance(local_layers, (list, tuple)) else [local_layers]
+    for layer in layers if local_layers is not None else []:
         if not isinstance(layer, keras.layers.Layer):
             raise InvalidArgumentError(
                 f"local_layers: a {type(layer).__name__} is no keras.layers.Layer; call the "

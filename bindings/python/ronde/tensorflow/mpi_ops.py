@@ -1,8 +1,8 @@
 """Collectives on TensorFlow tensors, with the names and meaning of `horovod.tensorflow`.
 
-They work in eager mode and inside `tf.function`, on tensors, variables and NumPy arrays of type
-uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64 or bool; collectives that only
-move data take unsigned integers and complex numbers too. All can be differentiated. The gradient of
+They work in eager mode and inside `tf.function`, on tensors, variables and NumPy arrays of integers
+of 8 to 64 bits, float16, bfloat16, float32, float64 or bool; collectives that only move data take
+complex64 too. All can be differentiated. The gradient of
 a collective is a collective, so all ranks must compute it. Errors derive from
 ronde.Error (a RuntimeError) and from the tf.errors class of the same meaning.
 
@@ -17,109 +17,60 @@ effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from ronde._argument_checks import check
-from ronde._codecs import NoneCompressor
-from ronde._collectives import set_id
-from ronde._compression import for_values, resolved, wire_for
+from ronde import _horovod
+from ronde._calls.argument_checks import several
+from ronde._calls.reduce_ops import reduce_op
+from ronde._collectives.calls import set_id
+from ronde._compression.choice import resolved
+from ronde._compression.rules import checked_one
 from ronde._horovod import *
-from ronde._horovod import Average, Sum
-from ronde._job import ProcessSet, global_process_set
-from ronde._reduce_ops import reduce_op
-from ronde._rules import checked_one
+from ronde._horovod import Average
+from ronde._job.process_sets import ProcessSet, global_process_set
+from ronde._tensorflow import ops
+from ronde._tensorflow.collectives import (
+    check_sparse,
+    check_unweighted,
+    compressed,
+    gather_named,
+    name_of_call,
+    reduce_named,
+    reduce_slices,
+)
+from ronde._tensorflow.tracing import as_written
+from ronde._tensorflow.types import carried, numbers, row_counts
 from ronde.common.basics import HorovodBasics
-from ronde.tensorflow import _names, _ops
+from ronde.tensorflow import _queries
 from ronde.tensorflow._queries import *
-from ronde.tensorflow._sparse import check_sparse, check_unweighted, divided
-from ronde.tensorflow._tracing import as_written
-from ronde.tensorflow._types import carried, numbers, row_counts
 from ronde.tensorflow.compression import Compression
+from ronde.tensorflow.util import check_num_rank_power_of_2 as check_num_rank_power_of_2
 from ronde.tensorflow.util import (
-    check_num_rank_power_of_2,
-    handle_average_backwards_compatibility,
+    handle_average_backwards_compatibility as handle_average_backwards_compatibility,
 )
 
-__all__ = [
-    "Adasum",
-    "Average",
-    "HorovodInternalError",
-    "Max",
-    "Min",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "add_process_set",
-    "allgather",
-    "allreduce",
-    "alltoall",
-    "barrier",
-    "broadcast",
-    "ccl_built",
-    "check_num_rank_power_of_2",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "grouped_allgather",
-    "grouped_allreduce",
-    "grouped_reducescatter",
-    "handle_average_backwards_compatibility",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "join",
-    "local_rank",
-    "local_rank_op",
-    "local_size",
-    "local_size_op",
-    "mark",
-    "mark_pass",
-    "mark_span",
-    "mark_step",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "process_set_included_op",
-    "rank",
-    "rank_op",
-    "reducescatter",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "size_op",
-    "start_timeline",
-    "stop_timeline",
-]
+if not TYPE_CHECKING:
+    __all__ = [
+        "allgather",
+        "allreduce",
+        "alltoall",
+        "barrier",
+        "broadcast",
+        "check_num_rank_power_of_2",
+        "grouped_allgather",
+        "grouped_allreduce",
+        "grouped_reducescatter",
+        "handle_average_backwards_compatibility",
+        "join",
+        "reducescatter",
+        *_horovod.__all__,
+        *_queries.__all__,
+    ]
 
 _basics = HorovodBasics()  # Horovod's tests ask it
-
-
-def _name(name: str | None, what: str, members: int, tensors: Sequence[Any] = ()) -> str:
-    """The operation's name: the given one, one by the place in a graph, or none."""
-    check(name=name)
-    if name:
-        return _names.given(name, members)
-    if tf.executing_eagerly():
-        return ""
-    return _names.in_graph(_names.of_tensors(what, tensors), members)
-
-
-def compressed(
-    tensors: Sequence[Any], compression: Any, run: Callable[[list[Any]], Sequence[Any]]
-) -> list[Any]:
-    """Compresses the tensors, calls `run` with them, and decompresses the result."""
-    pairs = [compression.compress(tensor) for tensor in tensors]
-    results = run([tensor for tensor, _ in pairs])
-    return [compression.decompress(result, context) for result, (_, context) in zip(results, pairs)]
 
 
 @as_written
@@ -150,27 +101,8 @@ def allreduce(
     scale = (prescale_factor, postscale_factor)
     if isinstance(tensor, tf.IndexedSlices):
         check_unweighted(weight)
-        return _sparse_allreduce(tensor, compression, op, scale, name, process_set)
+        return reduce_slices(tensor, compression, op, scale, name, process_set)
     return _grouped_allreduce([tensor], compression, op, scale, name, process_set, weight)[0]
-
-
-def _sparse_allreduce(
-    slices: Any,
-    compression: Any,
-    op: int,
-    scale: tuple[float, float],
-    name: str | None,
-    process_set: ProcessSet,
-) -> Any:
-    check_sparse(op, scale)
-    compression = for_values(compression)
-    values, context = compression.compress(slices.values)
-    # One operation, so that a rank that submits a dense tensor by this name gets an error.
-    joined, indices = grouped_allgather([values, slices.indices], name, process_set=process_set)
-    joined = compression.decompress(joined, context)
-    if op == Average:
-        joined = divided(joined, process_set)
-    return tf.IndexedSlices(joined, indices, dense_shape=slices.dense_shape)
 
 
 def _grouped_allreduce(
@@ -184,37 +116,12 @@ def _grouped_allreduce(
 ) -> list[Any]:
     return reduce_named(
         numbers(tensors),
-        [_name(name, "allreduce", set_id(process_set), tensors)],
+        [name_of_call(name, "allreduce", set_id(process_set), tensors)],
         compression,
         op,
         scale,
         process_set,
         weight=weight,
-    )
-
-
-def reduce_named(
-    tensors: Sequence[Any],
-    names: Sequence[str],
-    compression: Any,
-    op: int,
-    scale: tuple[float, float],
-    process_set: ProcessSet,
-    priorities: Sequence[int] = (),
-    program: str = "",
-    weight: Any = None,
-) -> list[Any]:
-    """allreduce() of dense tensors as operations of these names, see _ops."""
-    members = set_id(process_set)
-    checked_one(compression)
-    wires = {wire_for(compression, bool(t.dtype.is_floating), t.dtype) for t in tensors}
-    wire = wires.pop() if len(wires) == 1 else ""
-    return compressed(
-        tensors,
-        NoneCompressor if wire else resolved(compression),
-        lambda sent: _ops.allreduce(
-            sent, names, op, scale, members, wire, priorities, program, weight
-        ),
     )
 
 
@@ -240,10 +147,11 @@ def grouped_allreduce(
     del device_dense, device_sparse, ignore_name_scope
     op = reduce_op(average, op)
     scale = (prescale_factor, postscale_factor)
+    tensors = several(tensors)
     if any(isinstance(t, tf.IndexedSlices) for t in tensors):
         check_sparse(op, scale)  # before anything is sent
     results: list[Any] = [
-        _sparse_allreduce(t, compression, op, scale, name and f"{name}.{i}", process_set)
+        reduce_slices(t, compression, op, scale, name and f"{name}.{i}", process_set)
         if isinstance(t, tf.IndexedSlices)
         else None
         for i, t in enumerate(tensors)
@@ -280,9 +188,7 @@ def grouped_allgather(
 ) -> list[Any]:
     """allgather() of several tensors as one operation: all or none."""
     del ignore_name_scope
-    members = set_id(process_set)
-    names = [_name(name, "allgather", members, tensors)]
-    return carried(tensors, lambda sent: _ops.allgather(sent, names, members))
+    return gather_named(several(tensors), name, process_set)
 
 
 @as_written
@@ -299,8 +205,8 @@ def broadcast(
     """
     del ignore_name_scope
     members = set_id(process_set)
-    names = [_name(name, "broadcast", members, [tensor])]
-    return carried([tensor], lambda sent: _ops.broadcast(sent, names, root_rank, members))[0]
+    names = [name_of_call(name, "broadcast", members, [tensor])]
+    return carried([tensor], lambda sent: ops.broadcast(sent, names, root_rank, members))[0]
 
 
 @as_written
@@ -320,10 +226,10 @@ def alltoall(
     counts = tf.constant([], tf.int64) if splits is None else row_counts(splits)
     received: list[Any] = []
     members = set_id(process_set)
-    submitted = _name(name, "alltoall", members, [tensor])
+    submitted = name_of_call(name, "alltoall", members, [tensor])
 
     def move(sent: list[Any]) -> list[Any]:
-        result, rows = _ops.alltoall(sent[0], counts, submitted, members)
+        result, rows = ops.alltoall(sent[0], counts, submitted, members)
         received.append(rows)
         return [result]
 
@@ -364,6 +270,7 @@ def grouped_reducescatter(
 ) -> list[Any]:
     """reducescatter() of several tensors as one operation: all or none."""
     del device_dense
+    tensors = several(tensors)
     if not tensors:
         return []
     scale = (prescale_factor, postscale_factor)
@@ -379,11 +286,11 @@ def _grouped_reducescatter(
     scale: tuple[float, float],
 ) -> list[Any]:
     members = set_id(process_set)
-    names = [_name(name, "reducescatter", members, tensors)]
+    names = [name_of_call(name, "reducescatter", members, tensors)]
     return compressed(
         numbers(tensors),
-        compression,
-        lambda sent: _ops.reducescatter(sent, names, op, scale, members),
+        resolved(checked_one(compression)),
+        lambda sent: ops.reducescatter(sent, names, op, scale, members),
     )
 
 
@@ -393,10 +300,10 @@ def join() -> Any:
 
     Until all have joined, this rank adds zeros to the other ranks' allreduces.
     """
-    return _ops.join(set_id(global_process_set))
+    return ops.join(set_id(global_process_set))
 
 
 @as_written
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Completes when all ranks of the set have called it."""
-    _ops.barrier(set_id(process_set))
+    ops.barrier(set_id(process_set))

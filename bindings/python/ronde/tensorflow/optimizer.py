@@ -7,12 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from ronde._calls.reduce_ops import Adasum, Average
 from ronde._errors import UnsupportedError
-from ronde._gradients import check_passes
-from ronde._job import ProcessSet, global_process_set
-from ronde._reduce_ops import ADASUM
-from ronde._reduce_ops import AVERAGE as Average
-from ronde.tensorflow._gradients import Options
+from ronde._job.process_sets import ProcessSet, global_process_set
+from ronde._tensorflow.gradients import Options
+from ronde._training.gradients import check_passes
+from ronde.keras._optimizer import DistributedOptimizer as distributed
 from ronde.tensorflow._v1_optimizer import V1Optimizer
 from ronde.tensorflow.compression import Compression
 
@@ -41,8 +41,6 @@ def DistributedOptimizer(
     UnsupportedError for op=Adasum, a weight, and backward_passes_per_step above 1. `use_locking` is
     theirs. The devices are accepted for Horovod scripts.
     """
-    from ronde.keras._optimizer import DistributedOptimizer as distributed
-
     del device_dense, device_sparse
     sending: dict[str, Any] = {
         "compression": compression,
@@ -71,7 +69,7 @@ def _check_v1(op: int, passes: int, weight: float | None) -> None:
     """Raises for what an optimizer of TensorFlow 1 cannot be given."""
     check_passes(passes)
     refused = (
-        ("op=Adasum", op == ADASUM, "Average and Sum"),
+        ("op=Adasum", op == Adasum, "Average and Sum"),
         (f"backward_passes_per_step={passes}", passes > 1, "1"),
         (f"weight={weight}", weight is not None, "None"),
     )

@@ -7,13 +7,16 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from ronde import _epochs
-from ronde._collectives import set_id
+from ronde._calls.reduce_ops import Sum
+from ronde._collectives.calls import set_id
 from ronde._errors import InvalidArgumentError
-from ronde._job import global_process_set, is_initialized, rank, size
-from ronde._reduce_ops import SUM
-from ronde.tensorflow import _ops, mpi_ops
-from ronde.tensorflow._tracing import as_written
+from ronde._job.process_sets import global_process_set
+from ronde._job.runtime import is_initialized, rank, size
+from ronde._membership import epochs
+from ronde._tensorflow import ops
+from ronde._tensorflow.collectives import name_of_call
+from ronde._tensorflow.tracing import as_written
+from ronde.tensorflow import _queries
 
 __all__ = ["SyncBatchNormalization"]
 
@@ -35,7 +38,7 @@ class SyncBatchNormalization(keras.layers.BatchNormalization):  # type: ignore[m
     @as_written
     def _moments(self, inputs: Any, mask: Any) -> Any:
         mean, variance = super()._moments(inputs, mask)
-        alone = not is_initialized() or (size() == 1 and not _epochs.available())
+        alone = not is_initialized() or (size() == 1 and not epochs.available())
         if alone:  # an elastic job may grow when its graphs are traced already
             return mean, variance
         count = _values_per_channel(inputs, mask, self._reduction_axes)
@@ -63,11 +66,11 @@ def _joint(mean: Any, variance: Any, count: Any) -> tuple[Any, Any]:
     if tf.executing_eagerly():
         own, ranks = rank(), size()
     else:  # as they are when the graph runs
-        own, ranks = mpi_ops.rank_op(), mpi_ops.size_op()
+        own, ranks = _queries.rank_op(), _queries.size_op()
     rows = tf.one_hot(own, ranks, dtype=mine.dtype)[:, tf.newaxis, tf.newaxis] * mine
     members = set_id(global_process_set)
-    name = mpi_ops._name(None, "sync_batch_norm", members)
-    (every,) = _ops.allreduce([rows], [name], SUM, (1.0, 1.0), members)
+    name = name_of_call(None, "sync_batch_norm", members)
+    (every,) = ops.allreduce([rows], [name], Sum, (1.0, 1.0), members)
     means, variances, counts = tf.unstack(every, axis=1)
     weights = counts / tf.reduce_sum(counts, axis=0)
     joint = tf.reduce_sum(weights * means, axis=0)

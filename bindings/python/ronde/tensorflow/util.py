@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from ronde._job import cuda_built
-from ronde._reduce_ops import reduce_op
+from ronde._calls.reduce_ops import reduce_op
+from ronde._job.builds import cuda_built
 
 
 def gpu_available(ext_base_name: str = "tensorflow", verbose: bool = False) -> bool:

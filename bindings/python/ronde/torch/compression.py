@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from ronde import _compression
 from ronde._codecs import CastCompressor, Compressor, NoneCompressor
-from ronde._compression import AnyCompression, add_casts
+from ronde._compression import choice
+from ronde._compression.choice import AnyCompression, add_casts
 
 __all__ = ["Compression", "Compressor", "NoneCompressor"]
 
@@ -35,7 +35,7 @@ class _TorchCast(CastCompressor):
 def wire_for(compression: Any, tensor: torch.Tensor) -> str:
     """The core's codec for the tensor; empty if it has none or the compressor works itself."""
     floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
-    return _compression.wire_for(compression, floating, tensor.dtype)
+    return choice.wire_for(compression, floating, tensor.dtype)
 
 
 class Compression(AnyCompression):

@@ -12,14 +12,15 @@ import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
 
-from ronde import _numpy
-from ronde._described import described
+from ronde._calls.described import described
+from ronde._collectives import on_arrays
+from ronde._collectives.objects import allgather_object, broadcast_object, broadcast_pickle
+from ronde._collectives.pickling import pickled
 from ronde._errors import InvalidArgumentError, MismatchError
-from ronde._job import ProcessSet, global_process_set, rank, size
-from ronde._objects import allgather_object, broadcast_object, broadcast_pickle
-from ronde._pickling import pickled
-from ronde.torch._optimizer_state import TensorsApart, put_state
-from ronde.torch._watching import lazy_error
+from ronde._job.process_sets import ProcessSet, global_process_set
+from ronde._job.runtime import rank, size
+from ronde.torch._optimizers.optimizer_state import TensorsApart, put_state
+from ronde.torch._optimizers.watching import lazy_error
 from ronde.torch.mpi_ops import broadcast_async_
 
 __all__ = [
@@ -78,7 +79,8 @@ def _check_alike(named: list[tuple[str | None, Any]], root_rank: int) -> None:
         return
     mine = [_described(name, value) for name, value in named]
     digest = hashlib.sha256("\n".join(mine).encode(errors="backslashreplace")).digest()
-    digests = _numpy.allgather(np.frombuffer(digest, np.uint8)[None], "broadcast_parameters.digest")
+    own = np.frombuffer(digest, np.uint8)[None]
+    digests = on_arrays.allgather(own, "broadcast_parameters.digest")
     if (digests == digests[0]).all():
         return
     lists = allgather_object(mine, "broadcast_parameters.list")

@@ -1,7 +1,7 @@
 """Collectives on torch tensors, with the names and meaning of `horovod.torch.mpi_ops`.
 
-Tensors are dense, in host or CUDA memory, of dtype uint8, int8, int16, int32, int64, float16,
-bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, complex64, complex128 or bool. Contiguous
+Tensors are dense, in host or CUDA memory, of integers of 8 to 64 bits, float16, bfloat16, float32,
+float64, float8_e4m3fn, float8_e5m2, complex64, complex128 or bool. Contiguous
 ones are used in place. `x` blocks and can be differentiated; `x_` works in place; `x_async` and
 `x_async_` return a handle for poll() and synchronize(), and their tensors must not change until
 then. Errors derive from HorovodInternalError (a RuntimeError). Errors for wrong arguments and
@@ -16,16 +16,24 @@ float16, bfloat16, float32 and float64), and None means what `average` says: Ave
 
 from __future__ import annotations
 
-from ronde import _collectives
-from ronde._described import described
+from typing import TYPE_CHECKING
+
+from ronde import _horovod
+from ronde._calls.described import described
+from ronde._calls.reduce_ops import reduce_op
+from ronde._collectives import calls
+from ronde._collectives.on_arrays import barrier as barrier
+from ronde._collectives.on_arrays import poll as poll
+from ronde._collectives.on_arrays import synchronize as synchronize
 from ronde._horovod import *
-from ronde._numpy import barrier, poll, synchronize
-from ronde._reduce_ops import reduce_op
 from ronde.common.basics import HorovodBasics
-from ronde.torch._allreduce import *
-from ronde.torch._exchange import *
-from ronde.torch._reducescatter import *
-from ronde.torch._sparse import *
+from ronde.torch._collectives import allreduce as allreduces
+from ronde.torch._collectives import exchange, sparse
+from ronde.torch._collectives import reducescatter as reducescatters
+from ronde.torch._collectives.allreduce import *
+from ronde.torch._collectives.exchange import *
+from ronde.torch._collectives.reducescatter import *
+from ronde.torch._collectives.sparse import *
 
 _basics = HorovodBasics()  # Horovod's tests ask it
 
@@ -38,7 +46,7 @@ def join(device: int = -1) -> int:
     scripts and has no effect on CPU tensors.
     """
     del device
-    return _collectives.join()
+    return calls.join()
 
 
 def handle_average_backwards_compatibility(op: int | None, average: bool | None) -> int:
@@ -46,69 +54,15 @@ def handle_average_backwards_compatibility(op: int | None, average: bool | None)
     return reduce_op(average, op)
 
 
-__all__ = [
-    "Adasum",
-    "Average",
-    "HorovodInternalError",
-    "Max",
-    "Min",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "add_process_set",
-    "allgather",
-    "allgather_async",
-    "allreduce",
-    "allreduce_",
-    "allreduce_async",
-    "allreduce_async_",
-    "alltoall",
-    "alltoall_async",
-    "barrier",
-    "broadcast",
-    "broadcast_",
-    "broadcast_async",
-    "broadcast_async_",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "grouped_allgather",
-    "grouped_allgather_async",
-    "grouped_allreduce",
-    "grouped_allreduce_",
-    "grouped_allreduce_async",
-    "grouped_allreduce_async_",
-    "grouped_reducescatter",
-    "grouped_reducescatter_async",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "join",
-    "local_rank",
-    "local_size",
-    "mark",
-    "mark_pass",
-    "mark_span",
-    "mark_step",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "poll",
-    "rank",
-    "reducescatter",
-    "reducescatter_async",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "sparse_allreduce_async",
-    "start_timeline",
-    "stop_timeline",
-    "synchronize",
-]
+if not TYPE_CHECKING:
+    __all__ = [
+        "barrier",
+        "join",
+        "poll",
+        "synchronize",
+        *_horovod.__all__,
+        *allreduces.__all__,
+        *exchange.__all__,
+        *reducescatters.__all__,
+        *sparse.__all__,
+    ]

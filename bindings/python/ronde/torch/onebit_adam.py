@@ -13,18 +13,18 @@ from typing import Any
 import torch
 
 from ronde import _core
-from ronde._argument_checks import check as check_types
-from ronde._argument_checks import is_number, shown
+from ronde._calls.argument_checks import check as check_types
+from ronde._calls.argument_checks import is_number, shown
 from ronde._codecs import wire_of
-from ronde._collectives import Call
-from ronde._compression import for_gradient, warn_of_idle
+from ronde._collectives.calls import Call
+from ronde._compression.choice import for_gradient, warn_of_idle
+from ronde._compression.rules import checked
 from ronde._errors import ArgumentTypeError, InvalidArgumentError
-from ronde._job import ProcessSet, global_process_set
-from ronde._rules import checked
-from ronde.torch._adapter import collectives
-from ronde.torch._facts import facts, first_step
-from ronde.torch._gradients import described, name_new_ones, named_pairs, trained
-from ronde.torch._watching import is_trained
+from ronde._job.process_sets import ProcessSet, global_process_set
+from ronde.torch._collectives.adapter import collectives
+from ronde.torch._optimizers.facts import facts, first_step
+from ronde.torch._optimizers.gradients import described, name_new_ones, named_pairs, trained
+from ronde.torch._optimizers.watching import is_trained
 from ronde.torch.compression import Compression
 from ronde.torch.mpi_ops import Average
 
@@ -78,8 +78,8 @@ class OneBitAdam(torch.optim.Optimizer):
         self._names = {parameter: name for name, parameter in pairs}
         self._known = list(self._names)
         self._numbers = itertools.count(1)  # of names for parameters that come later
-        warn_of_idle(compression, self._names.values())
         self._compression = checked(compression)
+        warn_of_idle(compression, self._names.values())
         self._wires: dict[Parameter, str] = {}  # steps since the variance is frozen
         self._process_set = process_set
         self._first_step = first_step(process_set)

@@ -8,16 +8,15 @@ from typing import Any
 
 import torch
 
-from ronde._described import described
-from ronde._gradients import GradientOptions, check_passes
-from ronde._job import ProcessSet, global_process_set
-from ronde._reduce_ops import ADASUM
-from ronde._reduce_ops import AVERAGE as Average
-from ronde.torch._averaging import AveragingOptimizer
-from ronde.torch._delta import DeltaOptimizer
-from ronde.torch._gradients import Parameter
-from ronde.torch._preparing import check_optimizer
-from ronde.torch._wrapped_types import typed
+from ronde._calls.described import described
+from ronde._calls.reduce_ops import Adasum, Average
+from ronde._job.process_sets import ProcessSet, global_process_set
+from ronde._training.gradients import GradientOptions, check_passes
+from ronde.torch._optimizers.averaging import AveragingOptimizer
+from ronde.torch._optimizers.delta import DeltaOptimizer
+from ronde.torch._optimizers.gradients import Parameter
+from ronde.torch._optimizers.preparing import check_optimizer
+from ronde.torch._optimizers.wrapped_types import typed
 from ronde.torch.compression import Compression
 
 
@@ -68,7 +67,7 @@ def DistributedOptimizer(
         compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups, process_set
     )
     check_passes(backward_passes_per_step)
-    if op == ADASUM:
+    if op == Adasum:
         wrapped = _mixed(DeltaOptimizer, optimizer)
         wrapped._distribute(named_parameters, flat_gradients, options, weight)
         return wrapped

@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ronde._collectives import Call
+from ronde._calls.reduce_ops import Sum
+from ronde._collectives.calls import Call
 from ronde._errors import InvalidArgumentError
-from ronde._job import global_process_set, is_initialized, size
-from ronde._reduce_ops import SUM
-from ronde.torch._adapter import collectives
+from ronde._job.process_sets import global_process_set
+from ronde._job.runtime import is_initialized, size
+from ronde.torch._collectives.adapter import collectives
 
 __all__ = ["SyncBatchNorm"]
 
@@ -86,7 +87,8 @@ def _joint_statistics(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, floa
     mean = _sums(x) / max(here, 1)
     spread = _sums((x - _per_channel(mean, x)) ** 2)
     mine = torch.stack([mean, spread, torch.full_like(mean, here)]).unsqueeze(0)
-    (every,) = collectives.allgather(True, [mine], Call(None, global_process_set)).wait()
+    call = Call(None, global_process_set)
+    (every,) = collectives.allocating("allgather", True, [mine], call).wait()
     means, spreads, counts = every.unbind(1)
     total = counts.sum(0)
     count = float(total[0])
@@ -126,7 +128,7 @@ class _Normalize(torch.autograd.Function):
         normal = (x - _per_channel(mean, x)) * _per_channel(scale, x)
         own = torch.stack([_sums(back), _sums(back * normal)])
         # Statistics depend on all ranks' inputs, so a gradient needs those of all ranks.
-        call = Call(None, global_process_set, SUM)
+        call = Call(None, global_process_set, Sum)
         (both,) = collectives.allreduce(True, [own], None, call).wait()
         shift, slope = (_per_channel(part / ctx.count, x) for part in both)
         factor = scale if weight is None else scale * weight.to(scale.dtype)

@@ -118,7 +118,7 @@ TEST_CASE("staged, by single copy, in shared memory or in both: the bits are the
 /// Uneven parts; what two ranks send each other is as large.
 std::size_t part_count(std::size_t from, std::size_t to) { return 90'000 + 1'000 * (from + to); }
 
-/// What an alltoall or a reduce_scatter over `ranks` brings to `rank`.
+/// The result of an alltoall or a reduce_scatter on `rank`.
 std::string moved(const LocalJob& job, int rank, const ShmOptions& options, Collective kind,
                   int first_shared, bool in_place) {
   const auto group = open_shm(job, rank, options);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bindings/cli/bench/measure.h"
+#include "bindings/cli/bench/contender.h"
 
 namespace ronde::bench {
 namespace {

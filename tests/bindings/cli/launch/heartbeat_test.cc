@@ -30,7 +30,7 @@ TEST_CASE("heartbeat: the other side is silent once nothing came for the limit")
     CHECK_FALSE(heart.silent(time));
   }
   CHECK(heart.silent(time));
-  heart.on_heard(time);
+  heart.on_received(time);
   CHECK_FALSE(heart.silent(time));
 }
 

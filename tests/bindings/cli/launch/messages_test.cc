@@ -44,8 +44,9 @@ Frame frame_of(const std::string& bytes) {
 }  // namespace
 
 TEST_CASE("messages: what a job is comes back as it was sent") {
-  const StartMessage sent{
+  StartMessage sent{
       "/tmp", {"a", "b c"}, "secret", {"X=1"}, {{3, {"RANK=3"}}, {4, {"RANK=4", "Y="}}}};
+  sent.options.stdin_rank = 4;
   const Frame frame = frame_of(encode(sent));
   CHECK(frame.type == FrameType::kStart);
   const auto got = decode<StartMessage>(frame.payload);
@@ -54,6 +55,7 @@ TEST_CASE("messages: what a job is comes back as it was sent") {
   CHECK(got->command == sent.command);
   CHECK(got->secret == "secret");
   CHECK(got->environment == sent.environment);
+  CHECK(got->options.stdin_rank == 4);
   REQUIRE(got->ranks.size() == 2);
   CHECK(got->ranks[1].rank == 4);
   CHECK(got->ranks[1].environment == sent.ranks[1].environment);

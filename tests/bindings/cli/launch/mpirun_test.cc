@@ -7,7 +7,7 @@
 namespace ronde {
 namespace {
 
-/// What each rank wrote, after feeding `bytes` in parts of `step`.
+/// The output of each rank, after feeding `bytes` in parts of `step`.
 std::vector<std::string> sorted_output(const std::string& bytes, std::size_t step, int ranks,
                                        MpirunKind kind = MpirunKind::kOpenMpi4) {
   TaggedOutput tagged(kind);
@@ -23,6 +23,14 @@ std::vector<std::string> sorted_output(const std::string& bytes, std::size_t ste
 bool follows(const std::vector<std::string>& words, const std::string& a, const std::string& b) {
   const auto at = std::find(words.begin(), words.end(), a);
   return at != words.end() && at + 1 != words.end() && *(at + 1) == b;
+}
+
+TEST_CASE("mpirun's kind is read from its version") {
+  CHECK(mpirun_kind_of("mpirun (Open MPI) 4.1.4\n\nReport bugs to") == MpirunKind::kOpenMpi4);
+  CHECK(mpirun_kind_of("mpirun (Open MPI) 5.0.11\n") == MpirunKind::kOpenMpi5);
+  CHECK(mpirun_kind_of("mpirun (Open MPI) 10.0.0rc1\n") == MpirunKind::kOpenMpi5);
+  CHECK(mpirun_kind_of("HYDRA build details:\n    Version: 5.0.2\n") == MpirunKind::kMpich);
+  CHECK(mpirun_kind_of("") == MpirunKind::kOpenMpi4);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ constexpr const char* kRankFailure =
     "Traceback (most recent call last):\n"
     "  File \"/home/me/train.py\", line 9, in <module>\n"
     "    ronde.allreduce(x)\n"
-    "  File \"/usr/lib/python3/dist-packages/ronde/_forms.py\", line 57, in blocking\n"
+    "  File \"/usr/lib/python3/dist-packages/ronde/_calls/forms.py\", line 57, in blocking\n"
     "    return start(True)\n"
     "           ^^^^^^^^^^^\n"
     "ronde._errors.RankFailure: rank 1 (pid 7 on node1) died\n";

@@ -180,8 +180,8 @@ TEST_CASE("Diagnosis: a stall and a signal make a rank write, with the stacks of
 TEST_CASE("Diagnosis: operations that stall one after the other are told of once in an interval") {
   const Folder folder;
   const std::string job = unique_job_id();
-  diagnosis::Bell bell;
-  const FlightRing flights;
+  diagnosis::Waker waker;
+  const OperationRing records;
   const diagnosis::WaitingCallers callers;
   diagnosis::ServiceOptions options;
   options.head.job = job;
@@ -189,15 +189,15 @@ TEST_CASE("Diagnosis: operations that stall one after the other are told of once
   options.head.pid = ::getpid();
   options.folder = folder.path();
   options.abort = std::make_shared<AbortToken>();
-  options.flights = &flights;
+  options.records = &records;
   options.callers = &callers;
-  options.bell = &bell;
+  options.waker = &waker;
   options.stall_warning = std::chrono::minutes(10);
   const diagnosis::Service service(std::move(options));
-  bell.ring(diagnosis::Reason::kStall);
+  waker.wake(diagnosis::Reason::kStall);
   REQUIRE(wait_for([&] { return dumps_of(folder.path(), job, 0).size() == 1; }));
-  bell.ring(diagnosis::Reason::kStall);
-  bell.ring(diagnosis::Reason::kSignal);  // told after the stall, if that were told of again
+  waker.wake(diagnosis::Reason::kStall);
+  waker.wake(diagnosis::Reason::kSignal);  // told after the stall, if that were told of again
   REQUIRE(wait_for([&] { return dumps_of(folder.path(), job, 0).size() >= 2; }));
   const auto dumps = dumps_of(folder.path(), job, 0);
   REQUIRE(dumps.size() == 2);
@@ -279,15 +279,15 @@ TEST_CASE("Diagnosis: a process without descriptors left can end all the same" *
   const auto codes = run_ranks(1, [&](int) {
     std::vector<FileDescriptor> all;
     while (all.empty() || all.back().valid()) all.emplace_back(::open("/dev/null", O_RDONLY));
-    diagnosis::Bell bell;
-    RONDE_CHILD_REQUIRE(bell.fd() < 0);
-    const FlightRing flights;
+    diagnosis::Waker waker;
+    RONDE_CHILD_REQUIRE(waker.fd() < 0);
+    const OperationRing records;
     const diagnosis::WaitingCallers callers;
     diagnosis::ServiceOptions options;
     options.abort = std::make_shared<AbortToken>();
-    options.flights = &flights;
+    options.records = &records;
     options.callers = &callers;
-    options.bell = &bell;
+    options.waker = &waker;
     const diagnosis::Service service(std::move(options));
     return 0;
   });

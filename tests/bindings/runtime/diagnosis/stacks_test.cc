@@ -8,7 +8,6 @@
 #include <atomic>
 #include <thread>
 
-#include "bindings/runtime/diagnosis/kernel_view.h"
 #include "core/base/thread_name.h"
 
 namespace ronde::diagnosis {

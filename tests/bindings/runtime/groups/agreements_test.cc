@@ -77,7 +77,7 @@ TEST_CASE("Agreements: ranks that ask for the same change agree, others are name
   });
 }
 
-TEST_CASE("Agreements: the first error is everybody's, and keeps its own words where it happened") {
+TEST_CASE("Agreements: the first error is everybody's, and keeps its own text where it happened") {
   Exchanges exchanges;
   run_ranks(kJobSize, [&](int rank) {
     Agreements agreements(exchanges.maker(rank), kEveryone);

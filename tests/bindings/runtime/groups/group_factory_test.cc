@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "backends/local/factory.h"
 #include "ops/kernels/factory.h"
+#include "tests/support/local/factory.h"
 #include "tests/support/local_exchange.h"
 #include "tests/support/run_ranks.h"
 
@@ -33,7 +33,7 @@ struct FactoryRank {
              .abort = abort,
              .kernels = create_kernels(),
              .residuals = std::make_shared<ResidualStore>(),
-             .flights = std::make_shared<FlightRing>()}) {
+             .records = std::make_shared<OperationRing>()}) {
     registry.add(create_local_backend(hub, number), Choice::kAutomatic);
   }
   const LocalJob& job;
@@ -41,7 +41,7 @@ struct FactoryRank {
   Topology topology;
   RuntimeState state;
   Registry registry;
-  EventGate events;
+  EventSwitch events;
   Devices devices{builtin_device_libraries()};
   GroupKeys keys;
   std::shared_ptr<AbortToken> abort = std::make_shared<AbortToken>();

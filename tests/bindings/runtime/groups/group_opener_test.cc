@@ -44,7 +44,7 @@ class PickyBackend final : public Backend {
   const std::set<int> unopenable_;
 };
 
-/// What every rank of three gets who opens "first" or else "second".
+/// The groups of three ranks that open "first" or else "second".
 std::vector<Result<OpenedGroup>> open_all(const std::string& wanted, std::set<int> first_fails,
                                           std::set<int> second_fails,
                                           std::set<int> first_unviable = {}) {

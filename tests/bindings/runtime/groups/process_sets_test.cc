@@ -6,7 +6,6 @@
 #include <map>
 #include <mutex>
 
-#include "bindings/runtime/groups/group_opener.h"
 #include "tests/core/engine/engine_job.h"
 #include "tests/support/run_ranks.h"
 
@@ -35,28 +34,16 @@ struct Places {
 /// One rank with what changes its process sets. Opening fails where `fails` says so.
 struct Rank {
   Rank(const EngineJob& job, Places& places, int number)
-      : engine(job, number), table(job.size), sets(parts(places, number)) {}
-
-  ProcessSets::Parts parts(Places& places, int number) {
-    return {
-        .state = state,
-        .table = table,
-        .keys = keys,
-        .engine = *engine.engine,
-        .rank = number,
-        .make_exchange =
-            [this](std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& wait) {
-              return std::make_unique<EngineExchange>(*engine.engine, key, ranks, wait);
-            },
-        .open_executor = [this, &places](std::uint64_t key, const std::vector<int>& ranks,
-                                         const WaitOptions&,
-                                         const NewSet& set) -> Result<std::unique_ptr<Executor>> {
-          opened = set.name;
-          if (fails) return Status(Code::kUnavailable, "no way");
-          return std::unique_ptr<Executor>(
-              std::make_unique<ThreadExecutor>(places.of(key, ranks.size())));
-        }};
-  }
+      : engine(job, number),
+        table(job.size),
+        sets(state, table, keys, *engine.engine,
+             [this, &places](std::uint64_t key, const std::vector<int>& ranks, const WaitOptions&,
+                             const NewSet& set) -> Result<std::unique_ptr<Executor>> {
+               opened = set.name;
+               if (fails) return Status(Code::kUnavailable, "no way");
+               return std::unique_ptr<Executor>(
+                   std::make_unique<ThreadExecutor>(places.of(key, ranks.size())));
+             }) {}
   Status sum(SetId set, std::vector<float>& values) {
     return test::run(*engine.engine, set, sum_of("w", values));
   }

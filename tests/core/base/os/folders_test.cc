@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
+#include <fstream>
+
 namespace ronde {
 namespace {
 
@@ -53,6 +55,15 @@ TEST_CASE("folders: one that is gone is an error in words, or empty") {
   CHECK_FALSE(is_folder(folder.path()));
   CHECK(paths_in(".").empty());
   CHECK(paths_in(folder.path()).empty());
+}
+
+TEST_CASE("folders: a file is read as a whole; a folder, and none, are errors in words") {
+  const CurrentFolder folder;
+  const std::string text(100'000, 'x');
+  std::ofstream("file") << text;
+  CHECK(*read_file("file") == text);
+  CHECK(read_file(folder.path().string()).status().message() == "Is a directory");
+  CHECK(read_file("none").status().message() == "No such file or directory");
 }
 
 }  // namespace

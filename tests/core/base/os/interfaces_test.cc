@@ -44,7 +44,8 @@ TEST_CASE("interfaces: one is found by its address, and virtual ones have no spe
 }
 
 TEST_CASE("interfaces: the speed is what the kernel tells") {
-  std::string pattern = (std::filesystem::temp_directory_path() / "ronde-card-XXXXXX").string();
+  std::string pattern =
+      (std::filesystem::temp_directory_path() / "ronde-interface-XXXXXX").string();
   const std::filesystem::path folder(::mkdtemp(pattern.data()));
   std::filesystem::create_directories(folder / "lo");
   std::ofstream(folder / "lo" / "speed") << "25000\n";

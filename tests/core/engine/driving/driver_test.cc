@@ -23,19 +23,17 @@ struct DriverFixture : test::EngineParts {
     while (channel.waits(Sleeper::kBackground) == 0) std::this_thread::yield();
   }
   OperationPtr submit(const SetQueuePtr& queue) {
-    return intake.submit(queue, test::sum_of("w", values), true);
+    return tasks.submit(queue, test::sum_of("w", values), true);
   }
   Status wait(const OperationPtr& operation, const WaitOptions& options = {}) {
     return driver.wait_until([&] { return operation->done(); }, options);
   }
 
   std::vector<float> values = {1.0F};
-  Driver driver{{.channel = channel,
-                 .abort = *abort,
-                 .role = role,
-                 .progress = progress,
-                 .queues = queues,
-                 .membership = membership},
+  Driver driver{channel,
+                role,
+                progress,
+                membership,
                 {.spin = std::chrono::microseconds(0), .far_deadline = std::chrono::seconds(10)}};
 };
 
@@ -43,7 +41,7 @@ struct DriverFixture : test::EngineParts {
 
 TEST_CASE_FIXTURE(DriverFixture, "Driver: the background thread runs tasks while nobody waits") {
   std::atomic<bool> called = false;
-  intake.post([&] { called = true; });
+  tasks.post([&] { called = true; });
   while (!called) std::this_thread::yield();
   CHECK(channel.wakes(Sleeper::kBackground) == 1);
 }
@@ -111,7 +109,7 @@ TEST_CASE_FIXTURE(DriverFixture, "Driver: a task wakes a caller that sleeps, whi
   std::thread::id ran;
   std::thread poster([&] {
     while (channel.waits(Sleeper::kCaller) == 0) std::this_thread::yield();
-    intake.post([&] {
+    tasks.post([&] {
       ran = std::this_thread::get_id();
       called = true;
     });
@@ -170,7 +168,7 @@ TEST_CASE_FIXTURE(DriverFixture, "Driver: it stops only once callers have gone")
 
 TEST_CASE_FIXTURE(DriverFixture, "Driver: a task that comes before it stops is run") {
   bool called = false;
-  intake.post([&] { called = true; });
+  tasks.post([&] { called = true; });
   driver.stop();
   CHECK(called);
 }

@@ -14,7 +14,7 @@ namespace {
 
 struct ProgressFixture : test::EngineParts {
   OperationPtr submit(const SetQueuePtr& queue, const char* name = "w") {
-    return intake.submit(queue, test::sum_of(name, values), true);
+    return tasks.submit(queue, test::sum_of(name, values), true);
   }
   std::vector<float> values = {1.0F};
 };
@@ -60,8 +60,7 @@ TEST_CASE_FIXTURE(ProgressFixture,
                   "Progress: a submission goes to the other rank, its answer ends it") {
   test::EngineParts peer(1);
   const auto mine = submit(add_queue(0, {0, 1}));
-  const auto theirs =
-      peer.intake.submit(peer.add_queue(0, {0, 1}), test::sum_of("w", values), true);
+  const auto theirs = peer.tasks.submit(peer.add_queue(0, {0, 1}), test::sum_of("w", values), true);
   progress.set_may_run(true);
   peer.progress.set_may_run(true);
   test::exchange_frames(*this, peer);
@@ -73,7 +72,7 @@ TEST_CASE_FIXTURE(ProgressFixture, "Progress: a stall is reported once its warni
   SetQueueOptions options = queue_options(0, {0, 1});
   options.negotiation.stall_warning = std::chrono::milliseconds(1);
   const auto queue = std::make_shared<SetQueue>(std::move(options));
-  queues.start(queue);
+  REQUIRE(queues.start(queue).ok());
   test::EngineParts peer(1);
   (void)peer.add_queue(0, {0, 1});
   const auto operation = submit(queue);

@@ -5,9 +5,9 @@
 #include <thread>
 #include <vector>
 
-#include "backends/local/factory.h"
-#include "backends/local/hub.h"
 #include "core/engine/engine.h"
+#include "tests/support/local/factory.h"
+#include "tests/support/local/hub.h"
 #include "tests/support/run_ranks.h"
 #include "timeline/reading/job_clock.h"
 #include "timeline/recording/trace_head.h"

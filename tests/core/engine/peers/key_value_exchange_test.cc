@@ -21,8 +21,8 @@ struct Peer {
     channel.set_hosts(hosts);
   }
   test::FakeChannel channel;
-  Outbox outbox{channel, [](const Status& error) { FAIL(error.to_string()); }};
-  KeyValueExchange exchange{channel.topology(), outbox};
+  FrameSender sender{channel, [](const Status& error) { FAIL(error.to_string()); }};
+  KeyValueExchange exchange{sender};
 };
 
 /// Ranks on some hosts. Their frames arrive in a random order, but each sender's in its own.

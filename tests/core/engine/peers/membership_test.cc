@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "core/engine/peers/frame.h"
+#include "core/engine/frames/frame.h"
 #include "tests/core/engine/engine_parts.h"
 #include "tests/core/engine/sum_of.h"
 
@@ -14,8 +14,8 @@ namespace {
 struct MembershipFixture : test::EngineParts {
   MembershipFixture() : EngineParts(0, 3) {}
   OperationPtr pending() {
-    auto operation = intake.submit(add_queue(0, {0, 1, 2}), test::sum_of("w", values), true);
-    CHECK(intake.run());
+    auto operation = tasks.submit(add_queue(0, {0, 1, 2}), test::sum_of("w", values), true);
+    CHECK(tasks.run());
     return operation;
   }
   std::vector<float> values = {1.0F};
@@ -29,7 +29,7 @@ TEST_CASE_FIXTURE(MembershipFixture, "Membership: a failure ends what is pending
   membership.fail(broken);
   CHECK(membership.job_status().message() == "a bug");
   CHECK_FALSE(operation->done());
-  CHECK(intake.run());
+  CHECK(tasks.run());
   REQUIRE(operation->done());
   CHECK(operation->status().message() == "a bug");
 }
@@ -109,7 +109,7 @@ TEST_CASE_FIXTURE(MembershipFixture,
                   "Membership: a departure wakes callers, fails their messages") {
   std::vector<std::byte> data(1);
   const auto receive = messages.recv(2, 0, data, nullptr);
-  CHECK(intake.run());
+  CHECK(tasks.run());
   REQUIRE(role.may_sleep(Sleeper::kCaller));
   membership.on_left(2, Status(Code::kRankFailure, "rank 2 has left"));
   CHECK(channel.wakes(Sleeper::kCaller) == 1);
@@ -120,7 +120,7 @@ TEST_CASE_FIXTURE(MembershipFixture, "Membership: leaving closes the queues, in 
   const auto queue = add_queue(0, {0});
   const auto left = membership.leave({queue}, "done");
   CHECK_FALSE(left->load());
-  CHECK(intake.run());
+  CHECK(tasks.run());
   CHECK(left->load());
   CHECK_FALSE(queues.collect_agreed());
   CHECK(queue->closed());

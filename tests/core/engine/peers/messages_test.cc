@@ -19,18 +19,18 @@ struct MessagesFixture : test::EngineParts {
 TEST_CASE_FIXTURE(MessagesFixture, "Messages: a short send is done once its frame is out") {
   const auto operation = messages.send(1, 5, data);
   CHECK_FALSE(operation->done());
-  CHECK(intake.run());
+  CHECK(tasks.run());
   CHECK(operation->done());
   CHECK(kinds_sent_to(1) == std::vector{EnginePart::kMessage});
-  CHECK(meter.kind(kSendFlight).ended_bytes.get() == 2);
-  CHECK(flights.pending().empty());
+  CHECK(meter.kind(kSendKind).ended_bytes.get() == 2);
+  CHECK(records.pending().empty());
 }
 
 TEST_CASE_FIXTURE(MessagesFixture, "Messages: a receive ends with the message and its sender") {
   Message message;
   const auto receive = messages.recv(kAnySource, 5, got, &message);
   const auto send = messages.send(0, 5, data);  // to itself
-  CHECK(intake.run());
+  CHECK(tasks.run());
   REQUIRE(receive->done());
   CHECK(receive->status().ok());
   CHECK(got == data);
@@ -40,7 +40,7 @@ TEST_CASE_FIXTURE(MessagesFixture, "Messages: a receive ends with the message an
 
 TEST_CASE_FIXTURE(MessagesFixture, "Messages: the end of one wakes a caller that sleeps") {
   const auto receive = messages.recv(1, 5, got, nullptr);
-  CHECK(intake.run());
+  CHECK(tasks.run());
   REQUIRE(role.may_sleep(Sleeper::kCaller));
   messages.on_left(1, Status(Code::kRankFailure, "rank 1 has left"));
   CHECK(receive->done());
@@ -49,7 +49,7 @@ TEST_CASE_FIXTURE(MessagesFixture, "Messages: the end of one wakes a caller that
 
 TEST_CASE_FIXTURE(MessagesFixture, "Messages: what needs a rank that left fails with its reason") {
   const auto receive = messages.recv(1, 5, got, nullptr);
-  CHECK(intake.run());
+  CHECK(tasks.run());
   messages.on_left(1, Status(Code::kRankFailure, "rank 1 has left"));
   REQUIRE(receive->done());
   CHECK(receive->status().message() == "rank 1 has left");
@@ -57,7 +57,7 @@ TEST_CASE_FIXTURE(MessagesFixture, "Messages: what needs a rank that left fails 
 
 TEST_CASE_FIXTURE(MessagesFixture, "Messages: all fail with the job") {
   const auto receive = messages.recv(kAnySource, 5, got, nullptr);
-  CHECK(intake.run());
+  CHECK(tasks.run());
   messages.fail_all(Status(Code::kAborted, "the end"));
   REQUIRE(receive->done());
   CHECK(receive->status().code() == Code::kAborted);

@@ -38,13 +38,13 @@ struct BundleQueueFixture {
                            .on_paced = [this] { ++paced; },
                            .worker = {.executor = std::make_unique<BundleNotes>(ran),
                                       .abort = abort,
-                                      .flights = &flights,
+                                      .records = &records,
                                       .meter = &meter,
                                       .finish = [](const auto&...) {}}});
   }
   /// A bundle of one float32 tensor, of a rank that has joined.
-  static Bundle ready(std::int64_t count, std::int32_t priority = 0) {
-    Bundle ready;
+  static QueuedBundle ready(std::int64_t count, std::int32_t priority = 0) {
+    QueuedBundle ready;
     ready.kind = Collective::kAllreduce;
     ready.tensors.emplace_back().shape = {count};
     ready.operations = {nullptr};
@@ -56,7 +56,7 @@ struct BundleQueueFixture {
 
   std::vector<Bundle> ran;
   std::shared_ptr<AbortToken> abort = std::make_shared<AbortToken>();
-  FlightRing flights;
+  OperationRing records;
   Meter meter;
   LaunchOrder launches;
   int device_work = 0;
@@ -84,7 +84,7 @@ TEST_CASE_FIXTURE(BundleQueueFixture,
 TEST_CASE_FIXTURE(BundleQueueFixture,
                   "BundleQueue: a result that came with the agreement is neither cut nor paced") {
   const auto queue = make_queue(true);
-  Bundle brought = ready(4 * kMiB);
+  QueuedBundle brought = ready(4 * kMiB);
   brought.result.resize(4);
   queue->add(std::move(brought));
   queue->run(true);
@@ -133,7 +133,7 @@ TEST_CASE_FIXTURE(BundleQueueFixture, "BundleQueue: nothing is paced once the se
 
 TEST_CASE_FIXTURE(BundleQueueFixture,
                   "BundleQueue: the coordinator asks for the place of device work") {
-  Bundle on_device = ready(1);
+  QueuedBundle on_device = ready(1);
   on_device.device.kind = DeviceKind::kCuda;
   SUBCASE("coordinator") {
     make_queue(true)->add(std::move(on_device));
@@ -153,7 +153,7 @@ TEST_CASE_FIXTURE(BundleQueueFixture,
 TEST_CASE_FIXTURE(BundleQueueFixture,
                   "BundleQueue: device work has a turn, refused after the end") {
   const auto queue = make_queue(true);
-  Bundle on_device = ready(1);
+  QueuedBundle on_device = ready(1);
   on_device.device.kind = DeviceKind::kCuda;
   queue->end_launches();
   queue->add(std::move(on_device));

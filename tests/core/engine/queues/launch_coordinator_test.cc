@@ -28,16 +28,11 @@ class TurnExecutor final : public Executor {
 /// One of two ranks, with the global set and set 4, whose work is in device memory.
 struct DeviceRank : test::EngineParts {
   explicit DeviceRank(int rank) : EngineParts(rank) {
-    start(add_queue(kGlobalSet, {0, 1}));
+    (void)add_queue(kGlobalSet, {0, 1});
     SetQueueOptions options = queue_options(4, {0, 1});
     options.executor = std::make_unique<TurnExecutor>(turn);
     queue = std::make_shared<SetQueue>(std::move(options));
-    queues.start(queue);
-    start(queue);
-  }
-  void start(const SetQueuePtr& started) {
-    launches.on_started(*started);
-    router.on_started(*started);
+    REQUIRE(queues.start(queue).ok());
   }
   OperationPtr submit_device_work() {
     Submission submission;
@@ -46,7 +41,7 @@ struct DeviceRank : test::EngineParts {
     submission.request.device.kind = DeviceKind::kCuda;
     submission.inputs = {nullptr};
     submission.outputs = {nullptr};
-    return intake.submit(queue, std::move(submission), true);
+    return tasks.submit(queue, std::move(submission), true);
   }
 
   SetQueuePtr queue;
@@ -57,7 +52,7 @@ struct DeviceRank : test::EngineParts {
 
 TEST_CASE("LaunchCoordinator: a coordinator asks rank 0 for its set's place") {
   test::EngineParts parts(1, 3);
-  parts.launches.ask(4);
+  parts.queues.launches().ask(4);
   REQUIRE(parts.channel.sent.size() == 1);
   CHECK(parts.channel.sent[0].rank == 0);
   CHECK(parts.channel.sent[0].bytes == test::frame_of(EnginePart::kLaunch, 4));
@@ -65,14 +60,13 @@ TEST_CASE("LaunchCoordinator: a coordinator asks rank 0 for its set's place") {
 
 TEST_CASE("LaunchCoordinator: rank 0 enters places once it has the global set") {
   test::EngineParts parts;
-  parts.launches.order(1, 4);
-  CHECK_FALSE(parts.launches.take_ordered());
-  const auto global = parts.add_queue(kGlobalSet, {0});
-  parts.launches.on_started(*global);
-  CHECK(parts.launches.take_ordered());
-  CHECK_FALSE(parts.launches.take_ordered());
-  parts.launches.ask(4);  // as the coordinator of a set itself
-  CHECK(parts.launches.take_ordered());
+  parts.queues.launches().order(1, 4);
+  CHECK_FALSE(parts.queues.launches().take_ordered());
+  (void)parts.add_queue(kGlobalSet, {0});
+  CHECK(parts.queues.launches().take_ordered());
+  CHECK_FALSE(parts.queues.launches().take_ordered());
+  parts.queues.launches().ask(4);  // as the coordinator of a set itself
+  CHECK(parts.queues.launches().take_ordered());
   CHECK(parts.channel.sent.empty());
 }
 

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "backends/local/factory.h"
 #include "core/ports/event_sink.h"
 #include "tests/core/engine/engine_job.h"
 #include "tests/core/engine/forwarding_channel.h"
+#include "tests/support/local/factory.h"
 
 namespace ronde {
 namespace {

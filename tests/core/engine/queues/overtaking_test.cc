@@ -6,10 +6,10 @@
 #include <string>
 #include <thread>
 
-#include "backends/local/factory.h"
-#include "backends/local/hub.h"
 #include "core/engine/engine.h"
 #include "tests/core/engine/thread_executor.h"
+#include "tests/support/local/factory.h"
+#include "tests/support/local/hub.h"
 #include "tests/support/run_ranks.h"
 
 namespace ronde {

@@ -26,8 +26,8 @@ class NotingExecutor final : public Executor {
   Notes& notes_;
 };
 
-Bundle numbered(int number) {
-  Bundle ready;
+QueuedBundle numbered(int number) {
+  QueuedBundle ready;
   ready.root = number;
   Submission submission;
   submission.request.tensors.resize(1);
@@ -38,10 +38,10 @@ Bundle numbered(int number) {
 QueueWorkerOptions options(
     NotingExecutor::Notes& notes, std::shared_ptr<AbortToken> abort,
     FinishOperation finish = [](const auto&...) {}) {
-  static FlightRing flights;
+  static OperationRing records;
   return {.executor = std::make_unique<NotingExecutor>(notes),
           .abort = std::move(abort),
-          .flights = &flights,
+          .records = &records,
           .finish = std::move(finish)};
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("QueueWorker: a bundle runs here where it may and nothing stands befor
 TEST_CASE("QueueWorker: a result that came with the agreement is handed out here, in order") {
   NotingExecutor::Notes notes;
   const auto brought = [](int number) {
-    Bundle bundle = numbered(number);
+    QueuedBundle bundle = numbered(number);
     bundle.result.resize(4);
     return bundle;
   };
@@ -107,6 +107,19 @@ TEST_CASE("QueueWorker: aborted work ends with the abort's reason and is not exe
   worker.run_or_queue(numbered(1), true);
   CHECK(seen.message() == "rank 1 died");
   CHECK(notes.ran.empty());
+}
+
+TEST_CASE("QueueWorker: waiters hear of a bundle's end once, after all of its operations") {
+  NotingExecutor::Notes notes;
+  std::vector<int> finished_before;  // at each call
+  int finished = 0;
+  auto all = options(notes, std::make_shared<AbortToken>(), [&](const auto&...) { ++finished; });
+  all.bundle_ended = [&] { finished_before.push_back(finished); };
+  QueueWorker worker(std::move(all));
+  QueuedBundle bundle = numbered(1);
+  bundle.operations.push_back(numbered(2).operations.front());
+  worker.run_or_queue(std::move(bundle), true);
+  CHECK(finished_before == std::vector{2});
 }
 
 }  // namespace ronde

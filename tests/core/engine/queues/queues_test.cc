@@ -14,8 +14,8 @@ namespace {
 
 struct QueuesFixture : test::EngineParts {
   OperationPtr submit(const SetQueuePtr& queue, const char* name) {
-    const auto operation = intake.submit(queue, test::sum_of(name, values), true);
-    CHECK(intake.run());
+    const auto operation = tasks.submit(queue, test::sum_of(name, values), true);
+    CHECK(tasks.run());
     return operation;
   }
   std::vector<float> values = {1.0F};
@@ -74,7 +74,7 @@ TEST_CASE_FIXTURE(QueuesFixture, "Queues: a stall limit comes due at the next de
   SetQueueOptions options = queue_options(0, {0, 1});
   options.negotiation.stall_error = std::chrono::milliseconds(1);
   const auto queue = std::make_shared<SetQueue>(std::move(options));
-  queues.start(queue);
+  REQUIRE(queues.start(queue).ok());
   queues.update_deadline();
   CHECK(queues.next_deadline() == kForever);
   CHECK_FALSE(queues.come_due());
@@ -82,7 +82,7 @@ TEST_CASE_FIXTURE(QueuesFixture, "Queues: a stall limit comes due at the next de
   queues.update_deadline();
   REQUIRE(queues.next_deadline() != kForever);
   while (!queues.come_due()) std::this_thread::yield();
-  queues.send_negotiations(outbox);
+  queues.send_negotiations();
   CHECK(kinds_sent_to(1).front() == EnginePart::kNegotiation);  // asks what rank 1 has submitted
 }
 

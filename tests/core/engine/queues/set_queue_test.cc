@@ -30,8 +30,8 @@ struct SetQueueFixture : test::EngineParts {
     return std::make_shared<SetQueue>(std::move(options));
   }
   OperationPtr submit(const SetQueuePtr& queue, Submission submission) {
-    auto operation = intake.submit(queue, std::move(submission), true);
-    CHECK(intake.run());
+    auto operation = tasks.submit(queue, std::move(submission), true);
+    CHECK(tasks.run());
     return operation;
   }
   OperationPtr run(const SetQueuePtr& queue) {

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "ops/compression/auto/codec_speed.h"
-
 namespace ronde {
 namespace {
 

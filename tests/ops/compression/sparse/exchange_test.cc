@@ -18,7 +18,7 @@ namespace {
 
 using Elements = std::map<std::uint32_t, float>;  // by index
 
-/// What came of an exchange on one rank, by piece.
+/// The result of an exchange on one rank, by piece.
 struct Outcome {
   explicit Outcome(std::size_t pieces) : kept(pieces), sums(pieces) {}
   std::vector<Elements> kept, sums;

@@ -3,12 +3,3 @@
 from __future__ import annotations
 
 from ronde.keras.elastic import *
-
-__all__ = [
-    "CommitStateCallback",
-    "ExactSampler",
-    "KerasState",
-    "UpdateBatchStateCallback",
-    "UpdateEpochStateCallback",
-    "run",
-]

@@ -12,17 +12,9 @@ StalledError names the ranks that did not call an operation within the group's t
 from __future__ import annotations
 
 import torch as _torch
-
-if not _torch.distributed.is_available() or (
-    tuple(map(int, _torch.__version__.split(".")[:2])) < (2, 11)
-):
-    raise ImportError(
-        "ronde.torch.distributed needs PyTorch 2.11 or newer with torch.distributed; "
-        f"this is {_torch.__version__}. The functions of ronde.torch work here."
-    )
-
 from ronde_torch_backend import _environment
 
+from ronde._rendezvous import store as _store  # noqa: F401  first: it refuses older versions
 from ronde.torch.distributed._barrier import monitored_barrier
 from ronde.torch.distributed._compression import CompressionState, compression_hook
 from ronde.torch.distributed._group import RondeProcessGroup, create_group

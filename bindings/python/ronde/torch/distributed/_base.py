@@ -15,7 +15,9 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FakeProcessGroup, Store
 
-from ronde import _core, _reduce_ops
+from ronde import _core
+from ronde._calls import reduce_ops
+from ronde._collectives.calls import Call
 from ronde._errors import (
     AbortedError,
     Error,
@@ -23,7 +25,8 @@ from ronde._errors import (
     NotInitializedError,
     TimeoutError,
 )
-from ronde.torch import _profiler
+from ronde._job.process_sets import global_process_set
+from ronde.torch._collectives import profiler
 from ronde.torch.distributed._membership import Membership
 from ronde.torch.distributed._work import FutureKeeper, Joined, Tensors, Work, name_in_callback
 
@@ -231,10 +234,10 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         results: Tensors,
         options: Any,
         finish: Finish | None = None,
-        op: int = _reduce_ops.SUM,
+        op: int = reduce_ops.Sum,
         prescale: float = 1.0,
         root: int = -1,
-        splits: Sequence[int] = (),
+        splits: Sequence[int] | None = None,
         name: str = "",
         compression: str = "",
         weight: float | None = None,
@@ -247,15 +250,19 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         explain = self._explain(_NAMES[kind])
         limit_s = self._limit(options.timeout)
         wait = not options.asyncOp
+        # The core takes the group's set by its id.
+        call = Call(
+            name, global_process_set, op, (prescale, 1.0), root,
+            compression=compression, weight=weight,
+        )  # fmt: skip
         event = None
-        if _profiler.switch._is_profiler_enabled:
+        if profiler.switch._is_profiler_enabled:
             given = _inputs_of(keep)
-            event = _profiler.begin(kind, given, results, self._ranks, name, self._name, op, root)
+            event = profiler.begin(kind, given, results, self._ranks, name, self._name, op, root)
         try:
             operation = _core.submit(
-                self._membership.runtime(), kind, process_set, inputs, outputs, keep, wait, name,
-                op, root, prescale, 1.0, splits, 0, "",
-                compression, limit_s, "", weight,
+                self._membership.runtime(), kind, process_set, inputs, outputs, keep, wait, call,
+                splits, limit_s,
             )  # fmt: skip
         except Error as error:
             raise explain(error) from None

@@ -11,14 +11,15 @@ import torch
 import torch.distributed as dist
 from torch.futures import Future
 
-from ronde import _collectives as kinds
-from ronde import _reduce_ops
+from ronde._calls import reduce_ops
+from ronde._calls.argument_checks import shown
 from ronde._codecs import wire_of
-from ronde._compression import resolved, warn_of_idle
+from ronde._collectives import calls as kinds
+from ronde._compression.choice import resolved, warn_of_idle
+from ronde._compression.rules import checked, is_ruled
 from ronde._errors import InvalidArgumentError
-from ronde._gradients import checked_weight
-from ronde._rules import checked, is_ruled
-from ronde.torch._gradients import compression_of
+from ronde._training.gradients import checked_weight
+from ronde.torch._optimizers.gradients import compression_of
 from ronde.torch.compression import Compression
 from ronde.torch.distributed._group import RondeProcessGroup
 from ronde.torch.distributed._tensors import view
@@ -69,12 +70,16 @@ class CompressionState:
 
     def start(self, parameter: torch.Tensor, gradient: torch.Tensor) -> Work:
         """Starts averaging one gradient, in place."""
-        name = self.names[parameter]
-        wire = self.wires[parameter]
+        if parameter not in self.names:
+            raise InvalidArgumentError(
+                "compression_hook: DDP has a parameter that its CompressionState has not; make the "
+                "state of the same model"
+            )
+        name, wire = self.names[parameter], self.wires[parameter]
         views: list[Any] = [view(gradient)]
         return self.group._start(
             kinds.ALLREDUCE, views, views, gradient, [gradient], _OPTIONS, None,
-            _reduce_ops.AVERAGE, name=f"ddp.{name}", compression=wire, weight=self.weight,
+            reduce_ops.Average, name=f"ddp.{name}", compression=wire, weight=self.weight,
         )  # fmt: skip
 
 
@@ -83,7 +88,7 @@ def _taken(compressor: Any) -> str:
     wire = wire_of(compressor)
     if not wire and compressor is not Compression.none:
         raise InvalidArgumentError(
-            f"compression_hook takes codecs of Compression, not {compressor!r}"
+            f"compression_hook takes codecs of Compression, not {shown(compressor)}"
         )
     return wire
 

@@ -14,10 +14,10 @@ import torch
 import torch._C._distributed_c10d as c10d
 import torch.distributed as dist
 
-from ronde import _collectives as kinds
-from ronde import _reduce_ops
+from ronde._calls import reduce_ops
+from ronde._collectives import calls as kinds
 from ronde._errors import InvalidArgumentError, MismatchError, UnsupportedError
-from ronde.torch._adapter import plain_view
+from ronde.torch._collectives.adapter import plain_view
 from ronde.torch.distributed import _membership, _shrink, _sparse
 from ronde.torch.distributed._messages import MessageGroup
 from ronde.torch.distributed._tensors import (
@@ -40,14 +40,14 @@ from ronde.torch.distributed._work import Tensors, Work
 _RedOp: Any = dist.ReduceOp.RedOpType
 _SCALED_SUM = -1
 _OPS = {
-    _RedOp.SUM: _reduce_ops.SUM,
-    _RedOp.AVG: _reduce_ops.AVERAGE,
-    _RedOp.MIN: _reduce_ops.MIN,
-    _RedOp.MAX: _reduce_ops.MAX,
-    _RedOp.PRODUCT: _reduce_ops.PRODUCT,
-    _RedOp.BAND: _reduce_ops.BIT_AND,
-    _RedOp.BOR: _reduce_ops.BIT_OR,
-    _RedOp.BXOR: _reduce_ops.BIT_XOR,
+    _RedOp.SUM: reduce_ops.Sum,
+    _RedOp.AVG: reduce_ops.Average,
+    _RedOp.MIN: reduce_ops.Min,
+    _RedOp.MAX: reduce_ops.Max,
+    _RedOp.PRODUCT: reduce_ops.Product,
+    _RedOp.BAND: reduce_ops.BitAnd,
+    _RedOp.BOR: reduce_ops.BitOr,
+    _RedOp.BXOR: reduce_ops.BitXor,
     _RedOp.PREMUL_SUM: _SCALED_SUM,
 }
 
@@ -85,8 +85,9 @@ class RondeProcessGroup(MessageGroup):
         op, prescale = _reduction(opts.reduceOp)
         plain = [plain_view(tensor) for tensor in tensors]
         if None not in plain:
+            finish = restoring(tensors, tensors)
             return self._start(
-                kinds.ALLREDUCE, plain, plain, tensors, tensors, opts, None, op, prescale
+                kinds.ALLREDUCE, plain, plain, tensors, tensors, opts, finish, op, prescale
             )
         if any(tensor.is_sparse for tensor in tensors):
             return _sparse.allreduce(self, tensors, opts, op)
@@ -343,7 +344,7 @@ def _reduction(reduce_op: Any) -> tuple[int, float]:
     """The core's number of a reduce operation, and the factor of inputs."""
     op = _OPS[getattr(reduce_op, "op", reduce_op)]
     if op == _SCALED_SUM:
-        return _reduce_ops.SUM, _factor(reduce_op)
+        return reduce_ops.Sum, _factor(reduce_op)
     return op, 1.0
 
 
@@ -355,7 +356,7 @@ def _factor(reduce_op: Any) -> float:
 
 
 def _is_sum(op: int) -> bool:
-    return op in (_reduce_ops.SUM, _reduce_ops.AVERAGE)
+    return op in (reduce_ops.Sum, reduce_ops.Average)
 
 
 def create_group(options: Any, backend_options: Any) -> RondeProcessGroup:

@@ -10,8 +10,11 @@ from typing import Any
 import torch.distributed as dist
 from torch._C._distributed_c10d import Store, TCPStore
 
-from ronde import _core, _job, _objects, _runtime
-from ronde.torch.distributed._addresses import own_address
+from ronde import _core
+from ronde._collectives import objects
+from ronde._job import runtime
+from ronde._membership import joining
+from ronde._rendezvous.addresses import own_address
 
 _LOOPBACK = "127.0.0.1"
 
@@ -38,16 +41,16 @@ def rendezvous(
 
 def _meet(timeout: timedelta) -> Store:
     """The store of rank 0, whose place it tells the others through a job of Ronde."""
-    joined_here = not _job.is_initialized()
-    _job.init()
+    joined_here = not joining.is_initialized()
+    joining.init()
     try:
-        store = _serve(timeout) if _job.rank() == 0 else None
+        store = _serve(timeout) if joining.rank() == 0 else None
         mine = (_address(), store.port) if store else None
-        address, port = _objects.broadcast_object(mine, name="torch.distributed.store")
+        address, port = objects.broadcast_object(mine, name="torch.distributed.store")
         return store or TCPStore(address, port, None, False, timeout)
     finally:
         if joined_here:
-            _job.shutdown()
+            joining.shutdown()
 
 
 def _serve(timeout: timedelta) -> TCPStore:
@@ -56,6 +59,6 @@ def _serve(timeout: timedelta) -> TCPStore:
 
 
 def _address() -> str:
-    """Where the other ranks reach this host."""
-    several = len(_runtime.runtime().ranks_by_host()) > 1
+    """The address at which other ranks reach this host."""
+    several = len(runtime.runtime().ranks_by_host()) > 1
     return (own_address() if several else "") or _LOOPBACK

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from torch._C._distributed_c10d import Store
 
-from ronde import _core, _epochs, _job, _runtime
+from ronde import _core
 from ronde._errors import (
     AbortedError,
     InvalidArgumentError,
@@ -20,18 +19,14 @@ from ronde._errors import (
     TimeoutError,
     UnavailableError,
 )
-from ronde._runtime import job
-from ronde.torch.distributed._addresses import with_ports
-from ronde.torch.distributed._peers import EndWatch, Peer, refuse_orphan
-from ronde.torch.distributed._rendezvous import (
-    ENDED_AT_START,
-    Agreement,
-    Meeting,
-    attempt_scope,
-)
-from ronde.torch.distributed._secret import SecretFile
+from ronde._job import runtime as _runtime
+from ronde._job.runtime import job
+from ronde._membership import epochs, joining
+from ronde._rendezvous.addresses import with_ports
+from ronde._rendezvous.peers import EndWatch, Peer, refuse_orphan
+from ronde._rendezvous.settings import keep_store, settings_of, start_limit_s
+from ronde._rendezvous.store import ENDED_AT_START, Agreement, Rendezvous, attempt_scope
 
-_START_LIMIT_S = 60.0
 _DEATH_MOMENT_S = 0.2
 _DEATH_PAUSE_S = 0.002
 
@@ -60,7 +55,7 @@ class Membership:
 
     def is_current(self) -> bool:
         """True while this process is in the job."""
-        return _state.current is self and _job.is_initialized()
+        return _state.current is self and joining.is_initialized()
 
     def leave(self) -> None:
         """Leaves the job with the last group, if enter() joined it."""
@@ -69,16 +64,14 @@ class Membership:
             return
         _state.current = None
         if self.joined_here:
-            _job.shutdown()
+            joining.shutdown()
 
 
 class _State:
     current: Membership | None = None
-    store: Store | None = None
 
 
 _state = _State()
-_secret_file = SecretFile()
 
 
 def enter(
@@ -90,12 +83,12 @@ def enter(
     all ranks call it, not only those of a group. Each success needs one leave() of the result.
     """
     current = _state.current
-    if current is None or not _job.is_initialized():
+    if current is None or not joining.is_initialized():
         current = _join(store, rank, size, timeout, everyone)
-    if (_job.rank(), _job.size()) != (rank, size):
+    if (joining.rank(), joining.size()) != (rank, size):
         raise InvalidArgumentError(
             f"torch.distributed calls this process rank {rank} of {size}, but in the Ronde job it "
-            f"is rank {_job.rank()} of {_job.size()}; start both with the same ranks"
+            f"is rank {joining.rank()} of {joining.size()}; start both with the same ranks"
         )
     _state.current = current
     current.groups += 1
@@ -125,7 +118,7 @@ def replace(old: Membership, name: str, peers: list[Peer], rank: int, limit_s: f
         agreed = Agreement(name, peers, place, old.secret)
     settings = settings_of(agreed, rank, limit_s)
     _state.current = None
-    _job.leave(keep=True)
+    joining.leave(keep=True)
     _start(settings, peers)
     _state.current = Membership(name, peers, old.joined_here, 1, place, old.secret)
     return _state.current
@@ -136,24 +129,17 @@ def moved_rendezvous(first: Peer, place: str) -> str:
     return with_ports(first.address, place.rpartition(":")[2])
 
 
-def start_limit_s(timeout: timedelta) -> float:
-    """How long a start waits for ranks, in seconds; not longer than the group's timeout."""
-    chosen = os.environ.get("RONDE_START_TIMEOUT_MS", "")
-    limit_s = int(chosen) / 1000 if chosen.isdigit() else _START_LIMIT_S
-    return min(limit_s, timeout.total_seconds())
-
-
 def _join(store: Store, rank: int, size: int, timeout: timedelta, everyone: bool) -> Membership:
-    if _job.is_initialized() and not everyone:
+    if joining.is_initialized() and not everyone:
         return Membership()  # the others cannot be asked
     refuse_orphan()
     keep_store(store, rank)
     limit_s = start_limit_s(timeout)
-    meeting = Meeting(
+    rendezvous = Rendezvous(
         store, attempt_scope(), rank, size, Peer.me(), timeout.total_seconds(), limit_s
     )
-    agreed = meeting.agree()
-    joined_here = not _job.is_initialized()
+    agreed = rendezvous.agree()
+    joined_here = not joining.is_initialized()
     if joined_here:
         by_launcher = "RONDE_SIZE" in os.environ and _core.launched_job()[:2] == (rank, size)
         known = Agreement("", agreed.peers) if by_launcher else agreed
@@ -163,12 +149,12 @@ def _join(store: Store, rank: int, size: int, timeout: timedelta, everyone: bool
 
 def _start(settings: dict[str, Any], peers: list[Peer]) -> None:
     """Joins the job of `peers`, unless the kernel says that one of them has ended."""
-    if _epochs.available():  # the launcher knows of deaths
-        _job.init(settings=settings)
+    if epochs.available():  # the launcher knows of deaths
+        joining.init(settings=settings)
         return
     with EndWatch(peers) as job.until:
         try:
-            _job.init(settings=settings)
+            joining.init(settings=settings)
         except (AbortedError, RankFailure, TimeoutError, UnavailableError):
             _raise_if_dead(peers)
             raise
@@ -187,38 +173,3 @@ def _raise_if_dead(peers: list[Peer]) -> None:
         if time.monotonic() > end:
             return
         time.sleep(_DEATH_PAUSE_S)
-
-
-def keep_store(store: Store, rank: int) -> None:
-    """Keeps the store until the next start: ranks that start again earlier than rank 0 use it.
-
-    It lives in rank 0 of torch, unless torchrun's agent has it.
-    """
-    agent_has_it = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    _state.store = store if rank == 0 and not agent_has_it else None
-
-
-def settings_of(agreed: Agreement, rank: int, limit_s: float) -> dict[str, Any]:
-    """The settings of a job that its ranks agree on; without a name those of the launcher."""
-    settings: dict[str, Any] = {}
-    if "RONDE_START_TIMEOUT_MS" not in os.environ:
-        settings["RONDE_START_TIMEOUT_MS"] = int(limit_s * 1000)
-    if not agreed.job:
-        return settings
-    settings.update(RONDE_RANK=rank, RONDE_SIZE=len(agreed.peers), RONDE_JOB_ID=agreed.job)
-    if agreed.place:
-        settings["RONDE_RENDEZVOUS"] = agreed.place
-    if agreed.secret:
-        settings["RONDE_SECRET_FILE"] = _secret_file.keep(agreed.secret)
-        if rank == 0:
-            _warn_of_store()
-    return settings
-
-
-def _warn_of_store() -> None:
-    place = f"{os.environ.get('MASTER_ADDR', '')}:{os.environ.get('MASTER_PORT', '')}".strip(":")
-    warnings.warn(
-        f"the job's secret went through torch's store{place and f' at {place}'}: who can reach the "
-        "store can join the job; RONDE_SECRET_FILE, alike on all hosts, prevents that",
-        stacklevel=2,
-    )

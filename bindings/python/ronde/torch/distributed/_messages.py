@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from ronde import _core
-from ronde._collectives import ANY_SOURCE
+from ronde._collectives.calls import ANY_SOURCE
 from ronde._errors import InvalidArgumentError, MismatchError
 from ronde.torch.distributed._base import GroupBase
 from ronde.torch.distributed._tensors import Tensor, dense, elements, restore

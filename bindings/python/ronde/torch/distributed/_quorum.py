@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 
 def refusal(size: int, survivors: Iterable[int], dead: Iterable[int]) -> str:
-    """Why `survivors` may not go on after a group of `size` ranks; empty if they may.
+    """The reason why `survivors` of a group of `size` ranks may not go on; empty if they may.
 
     survivors: ranks of that group that would go on. dead: its ranks that are proven dead.
     """

@@ -1,8 +1,8 @@
 """torch.distributed.shrink_group(): survivors go on as a smaller group, in the same processes.
 
 They form a new job, over new connections. First they meet in torch's store, tell which deaths they
-can prove, and apply the quorum rule. If the store has died with its rank, the job's name follows
-from the old one's, and each survivor applies the rule to the deaths that it can prove itself.
+can prove, and apply the quorum rule. The store may have died with its rank. Then the job's name
+follows from the old one's, and each survivor applies the rule to the deaths that it can prove.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from ronde._errors import (
     UnavailableError,
     UnsupportedError,
 )
+from ronde._rendezvous.peers import Peer
+from ronde._rendezvous.settings import start_limit_s
+from ronde._rendezvous.store import Agreement, Rendezvous
 from ronde.torch.distributed import _membership, _quorum
 from ronde.torch.distributed._base import GroupBase
 from ronde.torch.distributed._membership import Membership
-from ronde.torch.distributed._peers import Peer
-from ronde.torch.distributed._rendezvous import Agreement, Meeting
 
 _STORE_PROBE_S = 2.0
 _DEATH_LIMIT_S = 2.0
@@ -46,7 +47,7 @@ _c10d: Any = dist.distributed_c10d
 
 @dataclass
 class GroupOptions:
-    """What torch tells of a group that it asks for."""
+    """The options with which torch asks for a group."""
 
     store: Store
     group_rank: int
@@ -88,7 +89,7 @@ class _Shrinking:
                 f"shrink_group: this process has left the job of the group {options.group_id}, and "
                 "is in another one; shrink the default group, then make the others anew"
             )
-        limit_s = _membership.start_limit_s(options.timeout)
+        limit_s = start_limit_s(options.timeout)
         agreed = self._agree(old, options, limit_s)
         with self._naming_places(agreed.peers):
             membership = _membership.replace(
@@ -118,7 +119,7 @@ class _Shrinking:
         if agreed is None:
             if not old.peers:
                 raise UnavailableError("shrink_group: the group's store cannot be reached")
-            dead = self._proven_dead(old)  # the store's rank may have died in the meeting
+            dead = self._proven_dead(old)  # the store's rank may have died in the rendezvous
             peers = [old.peers[self.group.ranks()[place]] for place in self.staying]
             agreed = Agreement("", peers)
             why = _quorum.refusal(self.group.size(), self.staying, dead)
@@ -135,7 +136,7 @@ class _Shrinking:
         rank, size = options.group_rank, options.group_size
         if not _is_reachable(options.store):
             return None
-        meeting = Meeting(
+        rendezvous = Rendezvous(
             store=options.store,
             scope=name,
             rank=rank,
@@ -147,7 +148,7 @@ class _Shrinking:
             numbers=self.staying,
         )
         try:
-            return meeting.agree(self._judge)
+            return rendezvous.agree(self._judge)
         except dist.DistError:
             return None
 
@@ -192,8 +193,8 @@ def shrunk(group: GroupBase, ranks_to_exclude: list[int], make: Make) -> GroupBa
     """The group without these ranks. Blocks until the other ranks have called it.
 
     The default group, and a group whose job has failed, get a new job. `make` takes over one use
-    of the membership. Raises UnavailableError where the quorum rule says no, RankFailure for a rank
-    that is not excluded but has ended, TimeoutError with the ranks that do not come.
+    of the membership. Raises UnavailableError where the quorum rule says no. Raises RankFailure for
+    a rank that is not excluded but has ended, TimeoutError with the ranks that do not come.
     """
     excluded = set(ranks_to_exclude)
     staying = [place for place in range(group.size()) if place not in excluded]

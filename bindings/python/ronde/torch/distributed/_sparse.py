@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ronde import _collectives as kinds
-from ronde import _reduce_ops
+from ronde._calls import reduce_ops
+from ronde._collectives import calls as kinds
 from ronde._errors import InvalidArgumentError
-from ronde.torch._adapter import collectives
+from ronde.torch._collectives.adapter import collectives
 from ronde.torch.distributed._tensors import summable, view
 from ronde.torch.distributed._work import Tensors, Work
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 def allreduce(group: GroupBase, tensors: Tensors, opts: Any, op: int) -> Work:
     """Adds up one sparse COO tensor over the ranks of `group`, in place."""
-    if len(tensors) != 1 or op not in (_reduce_ops.SUM, _reduce_ops.AVERAGE):
+    if len(tensors) != 1 or op not in (reduce_ops.Sum, reduce_ops.Average):
         raise InvalidArgumentError("sparse tensors: one at a time can be summed or averaged")
     target = tensors[0]
     mine = target.detach().coalesce()
     places = mine.indices().t().contiguous()
     values = summable(mine.values().contiguous(), True)
-    parts = group.size() if op == _reduce_ops.AVERAGE else 1
+    parts = group.size() if op == reduce_ops.Average else 1
 
     def finish(operation: Any) -> None:
         indices = collectives._adopt(operation, 0, places).t()

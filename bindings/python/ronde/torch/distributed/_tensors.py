@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ronde._errors import InvalidArgumentError
-from ronde.torch._adapter import CODES, _check_place
+from ronde.torch._collectives.adapter import CODES, _check_place, check_unmoved
 
 Tensor = torch.Tensor
 # Address, shape and dtype code, as the core takes a tensor.
@@ -126,13 +126,16 @@ def unpack(together: Tensor, parts: Sequence[Tensor]) -> None:
             start += part.numel()
 
 
-def restoring(targets: Sequence[Tensor], used: Sequence[Tensor]) -> Callable[[Any], None] | None:
-    """A function that copies results back to tensors that are not contiguous."""
-    if all(target.data_ptr() == tensor.data_ptr() for target, tensor in zip(targets, used)):
-        return None
+def restoring(targets: Sequence[Tensor], used: Sequence[Tensor]) -> Callable[[Any], None]:
+    """A function that copies results back to tensors that are not contiguous.
+
+    It raises where a tensor was given other memory meanwhile.
+    """
+    addresses = [target.data_ptr() for target in targets]
 
     def finish(_: Any) -> None:
-        for target, tensor in zip(targets, used):
+        for target, address, tensor in zip(targets, addresses, used):
+            check_unmoved(target, address)
             restore(target, tensor)
 
     return finish

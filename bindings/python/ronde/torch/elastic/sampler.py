@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from ronde._job import rank, size
+from ronde._calls.argument_checks import check, check_has
+from ronde._job.runtime import rank, size
 
 _Sampler: Any = torch.utils.data.Sampler
 
@@ -22,7 +23,13 @@ class ElasticSampler(_Sampler):  # type: ignore[misc]
     """
 
     def __init__(self, dataset: Any, shuffle: bool = True, seed: int = 0) -> None:
-        """dataset: of constant length. seed: the same on all ranks."""
+        """dataset: of constant length. seed: the same on all ranks.
+
+        Raises ArgumentTypeError for a data set without a length.
+        """
+        remedy = "; for a stream of data, give each rank its own part"
+        check_has("__len__", "dataset", dataset, "a data set with a length", remedy)
+        check(seed=seed)
         self.dataset = dataset
         self.shuffle, self.seed = shuffle, seed
         self.epoch = 0

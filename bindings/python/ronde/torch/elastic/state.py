@@ -10,21 +10,18 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from ronde._copies import Copies, Part
+from ronde._calls.argument_checks import check_has
 from ronde._errors import InvalidArgumentError
-from ronde._job import rank
-from ronde._nested import Keep, copied
+from ronde._job.runtime import rank
 from ronde._samplers import ExactSampler
+from ronde._snapshots.copies import Copies, Part
+from ronde._snapshots.nested import Keep, copied
 from ronde.common.elastic import ObjectState
-from ronde.torch._optimizer_state import put_state
-from ronde.torch._watching import lazy_error
+from ronde.torch._optimizers.optimizer_state import put_state
+from ronde.torch._optimizers.watching import lazy_error
 from ronde.torch.elastic import _dcp
 from ronde.torch.elastic.sampler import ElasticSampler
-from ronde.torch.functions import (
-    broadcast_object,
-    broadcast_optimizer_state,
-    broadcast_parameters,
-)
+from ronde.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
 
 __all__ = [
     "ModelStateHandler",
@@ -38,7 +35,7 @@ __all__ = [
 
 
 class StateHandler:
-    """How one attribute of a TorchState is saved, restored and sent. Derive for other types."""
+    """Saves, restores and sends one attribute of a TorchState. Derive for other types."""
 
     def __init__(self, value: Any) -> None:
         """Handles this object."""
@@ -226,6 +223,11 @@ class TorchState(ObjectState):
 
         own: names of arguments that belong to this rank alone: sync() does not send them.
         """
+        remedy = "; give several as keyword arguments with names of their own"
+        if model is not None:
+            check_has("state_dict", "model", model, "a torch.nn.Module", remedy)
+        if optimizer is not None:
+            check_has("state_dict", "optimizer", optimizer, "a torch.optim.Optimizer", remedy)
         given = {**kwargs, "model": model, "optimizer": optimizer}
         self._set_own(own, given)
         handlers = {name: _handler_of(value) for name, value in given.items()}

@@ -58,6 +58,14 @@ BeginEpoch epoch_of(elastic::EpochId epoch, const std::vector<std::string>& host
   return begun;
 }
 
+elastic::BeginEpoch epoch_with(elastic::EpochId epoch,
+                               const std::vector<elastic::WorkerId>& workers,
+                               const std::string& why = "") {
+  elastic::BeginEpoch begun{epoch, {}, why};
+  for (const elastic::WorkerId worker : workers) begun.workers.push_back({worker, "a"});
+  return begun;
+}
+
 }  // namespace
 
 TEST_CASE("epoch announcer: workers of one host hear at once, each its rank, all one secret") {
@@ -189,6 +197,19 @@ TEST_CASE("epoch announcer: an epoch one of whose hosts is lost was told to nobo
     CHECK(job.notes().empty());
     CHECK_FALSE(job.announcer.take_unannounced(gone));
   }
+}
+
+TEST_CASE("epoch text: who goes on, who joins, and why") {
+  EpochText text;
+  CHECK(text.begin(epoch_with(1, {1, 2, 3, 4})) == "epoch 1: 4 workers begin");
+  CHECK(text.begin(epoch_with(2, {1, 3, 4}, "worker 2 was killed")) ==
+        "epoch 2: 3 of 4 workers go on; worker 2 was killed");
+  CHECK(text.begin(epoch_with(3, {1, 3, 4, 5})) == "epoch 3: 3 of 3 workers go on, worker 5 joins");
+  CHECK(text.begin(epoch_with(4, {1, 6, 7})) ==
+        "epoch 4: 1 of 4 workers goes on, workers 6 and 7 join");
+  std::vector<elastic::WorkerId> many;
+  for (elastic::WorkerId worker = 1; worker <= 20; ++worker) many.push_back(worker);
+  CHECK(text.begin(epoch_with(5, many)) == "epoch 5: 3 of 3 workers go on, 17 workers join");
 }
 
 }  // namespace ronde

@@ -15,10 +15,9 @@ struct Ending {
   Console console;
   int stops = 0, surrenders = 0;
   JobEnding ending{options,
-                   {.agents = agents,
-                    .console = console,
-                    .on_stop = [this] { ++stops; },
-                    .on_give_up = [this] { ++surrenders; }}};
+                   agents,
+                   console,
+                   {.on_stop = [this] { ++stops; }, .on_give_up = [this] { ++surrenders; }}};
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <thread>
 
-#include "bindings/cli/doctor_elastic.h"
+#include "bindings/cli/doctor.h"
 #include "tests/support/contains.h"
 
 namespace ronde {
@@ -14,10 +14,10 @@ namespace {
 
 using test::contains;
 
-/// Serves the story in a thread, as a launcher's loop does.
+/// Serves the history in a thread, as a launcher's loop does.
 class Serving {
  public:
-  explicit Serving(const JobStory& story) : socket_(story) {
+  explicit Serving(const JobHistory& history) : socket_(history) {
     thread_ = std::thread([this] {
       while (!over_) {
         PollSet polled;
@@ -58,11 +58,11 @@ TEST_CASE("launcher address: what it says is read back, and nothing else") {
   }
 }
 
-TEST_CASE("status socket: doctor finds the launcher, and gets the story's status") {
-  JobStory story("0123456789abcdef", "");
-  story.on_start(4, "here");
-  story.on_started(4, 77);
-  const Serving serving(story);
+TEST_CASE("status socket: doctor finds the launcher, and gets the history's status") {
+  JobHistory history("0123456789abcdef", "");
+  history.on_start(4, "here");
+  history.on_started(4, 77);
+  const Serving serving(history);
   const auto launchers = find_launchers();
   const auto own = std::ranges::find(launchers, ::getpid(), &LauncherAddress::pid);
   REQUIRE(own != launchers.end());

@@ -10,9 +10,9 @@ import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ronde._calls.reduce_ops import reduce_op
 from ronde._errors import InvalidArgumentError
-from ronde._job import ccl_built, cuda_built, ddl_built, gloo_built, mpi_built, nccl_built
-from ronde._reduce_ops import reduce_op
+from ronde._job.builds import ccl_built, cuda_built, ddl_built, gloo_built, mpi_built, nccl_built
 from ronde.common.exceptions import HorovodVersionMismatchError, get_version_mismatch_message
 
 __all__ = [

@@ -1,0 +1,314 @@
+#include "backends/net/connection/handshake.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backends/net/connection/frame.h"
+#include "core/base/bytes.h"
+#include "core/base/wire_codec.h"
+
+namespace ronde::net {
+namespace {
+
+constexpr std::array<char, 8> kMagic = {'R', 'O', 'N', 'D', 'E', '\r', '\n', '\x1a'};
+constexpr std::uint16_t kProtocol = 5;
+constexpr std::size_t kTailAt = kHelloBytes - sizeof(Digest);
+
+/// The first bytes of a connection. The protocol comes before all that may change with it.
+struct HelloFields {
+  std::array<char, 8> magic = kMagic;
+  std::uint16_t protocol = kProtocol;
+  Purpose purpose = Purpose::kHost;
+  std::uint32_t rank = 0;
+  Encryption encryption = Encryption::kOff;
+  std::uint8_t has_aes = 0;
+  std::array<std::byte, 6> reserved{};
+  std::array<std::byte, 16> nonce{};
+  Digest tail{};  ///< A dialer's job as a hash; a listener's proof.
+
+  static void fields(auto& wire, auto& self) {
+    wire(self.magic, self.protocol, self.purpose, self.rank, self.encryption, self.has_aes,
+         self.reserved, self.nonce, self.tail);
+  }
+};
+static_assert(sizeof(HelloFields) == kHelloBytes);
+
+constexpr std::string_view kWrongProof =
+    "a wrong proof: the other side has another secret; RONDE_SECRET_FILE must hold the same one on "
+    "all hosts";
+
+Status refuse(std::string_view why) { return {Code::kInvalidArgument, std::string(why)}; }
+
+}  // namespace
+
+Result<Keys> Keys::derive(const Secret& secret) {
+  Keys keys;
+  RONDE_ASSIGN_OR_RETURN(keys.dialer, secret.derive("ronde 2 dialer proof"));
+  RONDE_ASSIGN_OR_RETURN(keys.listener, secret.derive("ronde 2 listener proof"));
+  RONDE_ASSIGN_OR_RETURN(keys.session, secret.derive("ronde 2 session"));
+  return keys;
+}
+
+Digest hash_of_context(std::string_view context) { return digest(as_bytes(context)); }
+
+// The caller owns the party.
+Handshake::Handshake(const Party& party, Role role, int expected_rank)
+    : party_(std::shared_ptr<void>(), &party), role_(role), expected_rank_(expected_rank) {}
+
+Handshake::Handshake(std::shared_ptr<const Party> party, int expected_rank)
+    : party_(std::move(party)), role_(Role::kDialer), expected_rank_(expected_rank) {}
+
+Handshake::Handshake(GreetingReader reader, int expected_rank)
+    : read_greeting_(std::move(reader)), role_(Role::kDialer), expected_rank_(expected_rank) {}
+
+Handshake::Handshake(PartyLookup lookup)
+    : lookup_(std::move(lookup)), role_(Role::kListener), expected_rank_(-1) {}
+
+Handshake::Hello Handshake::make_hello(const Digest& tail) const {
+  const auto bytes =
+      encode_wire(HelloFields{.purpose = party_->purpose,
+                              .rank = static_cast<std::uint32_t>(party_->rank),
+                              .encryption = party_->encryption,
+                              .has_aes = static_cast<std::uint8_t>(party_->has_aes ? 1 : 0),
+                              .nonce = nonce_,
+                              .tail = tail});
+  Hello hello{};
+  std::copy(bytes.begin(), bytes.end(), hello.begin());
+  return hello;
+}
+
+Status Handshake::start() {
+  RONDE_RETURN_IF_ERROR(random_bytes(nonce_));
+  if (read_greeting_) {
+    expect(Step::kGreetingHead, kFrameHeadBytes);
+  } else if (role_ == Role::kDialer) {
+    begin_dialing();
+  }
+  return {};
+}
+
+void Handshake::begin_dialing() {
+  dialer_hello_ = make_hello(hash_of_context(party_->context));
+  output_ += as_text(dialer_hello_);
+  expect(Step::kHello, kHelloBytes);
+}
+
+Status Handshake::on_greeting_head(std::span<const std::byte> bytes) {
+  const FrameHead head = decode_head(bytes);
+  if (head.kind != FrameKind::kData || head.length == 0 || head.length > kMaxGreetingBytes) {
+    return {Code::kUnavailable, "another program listens there"};
+  }
+  expect(Step::kGreeting, head.length);
+  return {};
+}
+
+Status Handshake::on_greeting(std::span<const std::byte> bytes) {
+  greeted_ = true;
+  RONDE_ASSIGN_OR_RETURN(party_, read_greeting_(as_text(bytes)));
+  begin_dialing();
+  return {};
+}
+
+Digest Handshake::listener_proof() const {
+  std::string message(as_text(dialer_hello_));
+  message += as_text(std::span(listener_hello_).first(kTailAt));
+  return proof(party_->keys.listener, as_bytes(message));
+}
+
+Digest Handshake::dialer_proof() const {
+  std::string message(as_text(dialer_hello_));
+  message += as_text(listener_hello_);
+  return proof(party_->keys.dialer, as_bytes(message));
+}
+
+void Handshake::expect(Step step, std::size_t bytes) noexcept {
+  step_ = step;
+  wants_ = bytes;
+}
+
+Status Handshake::consume(std::span<const std::byte> bytes) {
+  if (bytes.size() != wants_) return refuse("a wrong number of bytes");
+  switch (step_) {
+    case Step::kGreetingHead:
+      return on_greeting_head(bytes);
+    case Step::kGreeting:
+      return on_greeting(bytes);
+    case Step::kHello:
+      return on_hello(bytes);
+    case Step::kProof:
+      return on_proof(bytes);
+    case Step::kRecordHead:
+      return on_record_head(bytes);
+    case Step::kRecord:
+      return on_record(bytes);
+    case Step::kHead:
+      return on_head(bytes);
+    case Step::kIntroduction:
+      return on_introduction(bytes);
+    case Step::kDone:
+      break;
+  }
+  return refuse("bytes after the end of the handshake");
+}
+
+Status Handshake::check_hello(const Hello& hello) {
+  RONDE_ASSIGN_OR_RETURN(const auto theirs, decode_wire<HelloFields>(hello, "hello"));
+  if (theirs.magic != kMagic) return refuse("no Ronde peer");
+  if (theirs.protocol != kProtocol) return refuse("another protocol");
+  if (lookup_) RONDE_RETURN_IF_ERROR(find_party(theirs.purpose, theirs.tail));
+  if (theirs.purpose != party_->purpose) return refuse("another purpose");
+  peer_rank_ = static_cast<int>(theirs.rank);
+  if (theirs.rank >= static_cast<std::uint32_t>(party_->size) || peer_rank_ == party_->rank) {
+    return refuse("an impossible rank");
+  }
+  if (expected_rank_ >= 0 && peer_rank_ != expected_rank_) return refuse("an unexpected rank");
+  if (theirs.encryption > Encryption::kRequired) return refuse("an unknown mode of encryption");
+  peer_encryption_ = theirs.encryption;
+  return {};
+}
+
+Status Handshake::find_party(Purpose purpose, const Digest& context) {
+  party_ = lookup_(purpose, context);
+  return party_ != nullptr ? Status() : refuse("another job or group");
+}
+
+Status Handshake::on_hello(std::span<const std::byte> bytes) {
+  Hello& theirs = role_ == Role::kDialer ? listener_hello_ : dialer_hello_;
+  std::copy(bytes.begin(), bytes.end(), theirs.begin());
+  RONDE_RETURN_IF_ERROR(check_hello(theirs));
+  const auto tail = std::span<const std::byte>(theirs).subspan(kTailAt);
+  if (role_ == Role::kDialer) {
+    if (!equal(tail, listener_proof())) {
+      output_ += std::string(sizeof(Digest), '\0');
+      return refuse(kWrongProof);
+    }
+    output_ += as_text(dialer_proof());
+    return on_proved();
+  }
+  if (!equal(tail, hash_of_context(party_->context))) return refuse("another job");
+  listener_hello_ = make_hello({});
+  listener_hello_ = make_hello(listener_proof());
+  output_ += as_text(listener_hello_);
+  expect(Step::kProof, sizeof(Digest));
+  return {};
+}
+
+Status Handshake::on_proof(std::span<const std::byte> bytes) {
+  if (!equal(bytes, dialer_proof())) return refuse(kWrongProof);
+  return on_proved();
+}
+
+/// Both hellos are authentic, with their modes.
+Status Handshake::on_proved() {
+  if (party_->encryption != Encryption::kOff && peer_encryption_ != Encryption::kOff) {
+    RONDE_RETURN_IF_ERROR(begin_tls());
+    expect(Step::kRecordHead, kRecordHeadBytes);
+    return {};
+  }
+  expect(Step::kHead, kFrameHeadBytes);
+  return role_ == Role::kDialer ? put_introduction() : Status();
+}
+
+/// The key depends on all facts of the hellos, such as both nonces.
+Status Handshake::begin_tls() {
+  RONDE_ASSIGN_OR_RETURN(const auto dialer, decode_wire<HelloFields>(dialer_hello_, "hello"));
+  RONDE_ASSIGN_OR_RETURN(const auto listener, decode_wire<HelloFields>(listener_hello_, "hello"));
+  std::string facts("ronde 3 connection ");
+  facts += as_text(dialer_hello_);
+  facts += as_text(listener_hello_);
+  RONDE_ASSIGN_OR_RETURN(const Secret key, party_->keys.session.derive(facts));
+  RONDE_ASSIGN_OR_RETURN(
+      tls_, Tls::make({.dials = role_ == Role::kDialer,
+                       .key = key,
+                       .cipher = choose_cipher(dialer.has_aes != 0, listener.has_aes != 0)}));
+  RONDE_RETURN_IF_ERROR(tls_->shake_hands({}));
+  output_ += tls_->take_output();
+  return {};
+}
+
+Status Handshake::on_record_head(std::span<const std::byte> bytes) {
+  const std::size_t length = length_of_record(bytes);
+  if (length == 0 || length > kMaxRecordBytes) return refuse("an oversized record");
+  record_.assign(bytes.begin(), bytes.end());
+  expect(Step::kRecord, length);
+  return {};
+}
+
+Status Handshake::on_record(std::span<const std::byte> bytes) {
+  record_.insert(record_.end(), bytes.begin(), bytes.end());
+  expect(Step::kRecordHead, kRecordHeadBytes);
+  if (tls_->established()) {
+    RONDE_ASSIGN_OR_RETURN(const std::string text, tls_->open(record_));
+    return on_introduction(as_bytes(text));
+  }
+  RONDE_RETURN_IF_ERROR(tls_->shake_hands(record_));
+  output_ += tls_->take_output();
+  const bool begins = role_ == Role::kDialer && tls_->established();
+  return begins ? put_introduction() : Status();
+}
+
+Status Handshake::on_head(std::span<const std::byte> bytes) {
+  const FrameHead head = decode_head(bytes);
+  if (head.kind != FrameKind::kData || head.length == 0 || head.length > kMaxIntroductionBytes) {
+    return refuse("an oversized introduction");
+  }
+  expect(Step::kIntroduction, head.length);
+  return {};
+}
+
+Status Handshake::on_introduction(std::span<const std::byte> bytes) {
+  RONDE_ASSIGN_OR_RETURN(peer_, decode_wire<Introduction>(bytes, "introduction"));
+  if (role_ == Role::kListener) RONDE_RETURN_IF_ERROR(put_introduction());
+  expect(Step::kDone, 0);
+  RONDE_RETURN_IF_ERROR(compare_versions());
+  return compare_encryption();
+}
+
+Status Handshake::put_introduction() {
+  const auto text = encode_wire<std::string>(party_->self);
+  if (!tls_) {
+    output_ += frame_of(text);
+    return {};
+  }
+  RONDE_RETURN_IF_ERROR(tls_->put(text));
+  output_ += tls_->take_output();
+  return {};
+}
+
+std::unique_ptr<Tls> Handshake::take_tls() {
+  if (!tls_) return nullptr;
+  std::string mine = fmt::format("rank {} on {}", party_->rank, party_->self.host_name);
+  std::string theirs = fmt::format("rank {} on {}", peer_rank_, peer_.host_name);
+  if (peer_rank_ < party_->rank) std::swap(mine, theirs);
+  tls_->set_ends(fmt::format("{} and {}", mine, theirs));
+  return std::move(tls_);
+}
+
+Status Handshake::compare_versions() const {
+  if (peer_.version == party_->self.version) return {};
+  const auto line = [](int rank, const Introduction& intro) {
+    return fmt::format("rank {} on {} runs Ronde {}", rank, intro.host_name, intro.version);
+  };
+  std::string mine = line(party_->rank, party_->self);
+  std::string theirs = line(peer_rank_, peer_);
+  if (peer_rank_ < party_->rank) std::swap(mine, theirs);
+  return {Code::kVersionMismatch,
+          fmt::format("{}, but {}; install the same version on all hosts", mine, theirs)};
+}
+
+Status Handshake::compare_encryption() const {
+  if (peer_encryption_ == party_->encryption) return {};
+  const auto line = [](int rank, const Introduction& intro, Encryption mode) {
+    return fmt::format("rank {} on {} has RONDE_ENCRYPTION={}", rank, intro.host_name,
+                       to_string(mode));
+  };
+  std::string mine = line(party_->rank, party_->self, party_->encryption);
+  std::string theirs = line(peer_rank_, peer_, peer_encryption_);
+  if (peer_rank_ < party_->rank) std::swap(mine, theirs);
+  return {Code::kMismatch,
+          fmt::format("{}, but {}; set the same value (off, on or required) on all ranks", mine,
+                      theirs)};
+}
+
+}  // namespace ronde::net

@@ -1,0 +1,155 @@
+// The memory that the ranks of one host share for control. It is a memfd: nothing stays behind when
+// they are killed. Untouched pages cost nothing.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "backends/net/control/liveness.h"
+#include "backends/net/control/ring.h"
+#include "core/base/clock.h"
+#include "core/base/os/futex.h"
+#include "core/base/os/memory_file.h"
+#include "core/base/status.h"
+#include "core/ports/control_channel.h"
+
+namespace ronde::net {
+
+// Wakes a process that has something to poll, and lets it sleep until then.
+
+/// The words of one process's doorbell, in memory that its peers share. Zeros are a good start.
+///
+/// No wake-up is lost. A peer publishes, then reads `attention`. The owner stores `attention`, then
+/// looks once more for published data. All are sequentially consistent, without a fence, as
+/// ThreadSanitizer sees none. At least one sees the other.
+struct alignas(64) DoorbellWords {
+  FutexWord attention;                  ///< 0: the owner polls; else 1 + the Sleeper to wake.
+  std::array<SharedWakeWord, 2> words;  ///< By Sleeper.
+};
+
+/// Acts on a DoorbellWords. Threads: any, but for mark_polling and prepare (the polling thread).
+class Doorbell {
+ public:
+  explicit Doorbell(DoorbellWords& words) noexcept : words_(words) {}
+
+  /// Marks the owner as polling, so that peers need not wake it. The first call after prepare()
+  /// marks nothing: it is the owner's last look before it sleeps.
+  void mark_polling() noexcept {
+    if (prepared_) {
+      prepared_ = false;
+    } else if (words_.attention.load(std::memory_order_relaxed) != 0) {
+      words_.attention.store(0, std::memory_order_relaxed);
+    }
+  }
+
+  /// Names the thread to be woken from now on; returns the ticket for wait().
+  std::uint32_t prepare(Sleeper who) noexcept {
+    prepared_ = true;
+    const std::uint32_t ticket = word(who).ticket();
+    words_.attention.store(1 + static_cast<std::uint32_t>(who), std::memory_order_seq_cst);
+    return ticket;
+  }
+
+  /// Sleeps until a wake-up since the ticket was taken, or the deadline.
+  void wait(Sleeper who, std::uint32_t ticket, TimePoint deadline) noexcept {
+    word(who).wait(ticket, deadline);
+  }
+
+  /// Wakes `who`, or makes its next wait() with an older ticket return.
+  void wake(Sleeper who) noexcept { word(who).wake(); }
+
+  /// Wakes the thread that the owner named, once; nothing while it polls. Peers call it after they
+  /// have published something.
+  void ring() noexcept {
+    std::uint32_t named = words_.attention.load(std::memory_order_seq_cst);
+    if (named == 0 || named > 2) return;
+    // The peer that clears the word wakes the sleeper; the others need no system call.
+    if (words_.attention.compare_exchange_strong(named, 0, std::memory_order_seq_cst)) {
+      wake(static_cast<Sleeper>(named - 1));
+    }
+  }
+
+ private:
+  [[nodiscard]] SharedWakeWord& word(Sleeper who) const noexcept {
+    return words_.words[static_cast<std::size_t>(who)];
+  }
+
+  DoorbellWords& words_;
+  bool prepared_ = false;  // polling thread only
+};
+
+// The memory that the ranks of one host share for control. It is a memfd: nothing stays behind when
+// they are killed. Untouched pages cost nothing.
+
+inline constexpr int kMaxLocalRanks = 256;
+inline constexpr std::size_t kRingBytes = std::size_t{64} << 10;
+
+/// The state of a rank.
+enum class Presence : std::uint32_t { kPresent = 0, kLeft = 1, kDied = 2, kFrozen = 3 };
+
+/// Notifications for one rank: one cache line, all that its idle poll reads.
+struct alignas(64) Inbox {
+  std::array<std::atomic<std::uint64_t>, kMaxLocalRanks / 64> senders;  ///< Bit i: look at ring i.
+  FutexWord news;  ///< Counts changes of any rank's presence, and losses on other hosts.
+};
+
+/// The words of one rank that its peers watch.
+struct alignas(64) LifeWords {
+  FutexWord owner;  ///< Robust futex, held by the rank's death watch; see death_watch.h.
+  std::atomic<std::uint32_t> presence;
+  std::atomic<std::uint32_t> beat;  ///< Counts up while the rank runs; 0: not yet.
+};
+
+struct RankSlot {
+  Inbox inbox;
+  DoorbellWords doorbell;
+  LifeWords life;
+};
+
+/// The mapped segment. Threads: any; the words inside are atomic.
+class HostSegment {
+ public:
+  /// Makes one for `ranks` ranks of this host in a job of `job_ranks`, to be passed on by fd().
+  /// Errors: kResourceExhausted, kInvalidArgument (more than kMaxLocalRanks), kUnavailable
+  /// (ulimit -f).
+  static Result<std::unique_ptr<HostSegment>> create(int ranks, int job_ranks);
+
+  /// Maps one that a peer made. Errors: kInvalidArgument where it is not for so many ranks.
+  static Result<std::unique_ptr<HostSegment>> attach(FileDescriptor fd, int ranks, int job_ranks);
+
+  [[nodiscard]] int ranks() const noexcept { return ranks_; }
+  [[nodiscard]] int job_ranks() const noexcept { return job_ranks_; }
+  [[nodiscard]] RankSlot& slot(int rank) const noexcept;
+  [[nodiscard]] RingHeader& ring(int from, int to) const noexcept;
+  [[nodiscard]] std::span<std::byte> ring_data(int from, int to) const noexcept;
+
+  /// Keeps the loss of a rank of another host. False if its loss is known already.
+  bool note_far_loss(const LostRank& lost) const noexcept;
+  /// The kept loss of `rank`, of the job.
+  [[nodiscard]] std::optional<LostRank> far_loss(int rank) const noexcept;
+
+  /// The memfd, until release_fd().
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  void release_fd() noexcept { fd_.reset(); }
+
+ private:
+  using LossWord = std::atomic<std::uint32_t>;  // 0: not lost
+
+  HostSegment(FileDescriptor fd, Mapping memory, int ranks, int job_ranks) noexcept
+      : fd_(std::move(fd)), memory_(std::move(memory)), ranks_(ranks), job_ranks_(job_ranks) {}
+  static Result<std::unique_ptr<HostSegment>> map(FileDescriptor fd, int ranks, int job_ranks);
+  [[nodiscard]] std::size_t pair(int from, int to) const noexcept;
+  [[nodiscard]] LossWord& loss_word(int rank) const noexcept;
+
+  FileDescriptor fd_;
+  Mapping memory_;
+  int ranks_;
+  int job_ranks_;
+};
+
+}  // namespace ronde::net

@@ -1,0 +1,368 @@
+#include "backends/net/data/chunk_exchange.h"
+
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "backends/net/connection/outage.h"
+
+namespace ronde::net {
+
+namespace {
+
+constexpr std::size_t kLongRead = std::size_t{64} << 10;  // more arrives while so much is copied
+
+iovec piece_of(std::span<const std::byte> bytes) noexcept {
+  return {const_cast<std::byte*>(bytes.data()), bytes.size()};
+}
+
+bool is_chunk(const ChunkHeader& header, bool heals) noexcept {
+  switch (header.kind) {
+    case FrameKind::kData:
+      return !heals || header.length <= kMaxChunkBytes;
+    case FrameKind::kBegin:
+    case FrameKind::kEndWord:
+      return header.length == 0;
+    case FrameKind::kLast:
+    case FrameKind::kConfirm:
+      return heals && header.length == 0;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void ChunkStream::begin(const ChunkHeader& header, std::span<const std::byte> bytes) {
+  out_ = header;
+  const auto head = encode_head({.kind = header.kind,
+                                 .number = header.sequence,
+                                 .length = head_bytes() - kFrameHeadBytes + header.length});
+  const auto fields = std::ranges::copy(head, head_out_.begin()).out;
+  if (heals_) std::ranges::copy(encode_wire(header), fields);
+  body_out_ = bytes;
+  written_ = 0;
+  writing_ = true;
+}
+
+Result<Written> ChunkStream::write() {
+  const auto head = std::span<const std::byte>(head_out_).first(head_bytes());
+  RONDE_ASSIGN_OR_RETURN(const Written written, write_on(stream_, head, body_out_, written_));
+  writing_ = written != Written::kAll;
+  return written;
+}
+
+std::span<std::byte> ChunkStream::rest_of_body() noexcept {
+  if (state_ != State::kBody) return {};
+  const std::span<std::byte> body = holds_ ? std::span(held_) : place_;
+  return body.first(in_.length).subspan(body_got_);
+}
+
+/// Reads the rest of the body and the next header at once.
+Result<std::size_t> ChunkStream::receive(bool& dry) {
+  const auto body = rest_of_body();
+  const bool reaches_head = body.size() <= kTurnBytes;
+  const auto head = std::span(head_in_).first(reaches_head ? head_bytes() : 0).subspan(head_got_);
+  const std::array<iovec, 2> pieces{piece_of(body.first(std::min(body.size(), kTurnBytes))),
+                                    piece_of(head)};
+  RONDE_ASSIGN_OR_RETURN(const std::size_t got, stream_.receive(pieces));
+  dry = got < std::min(total_of(pieces), kLongRead);
+  const std::size_t of_body = std::min(got, body.size());
+  body_got_ += of_body;
+  head_got_ += got - of_body;
+  return got;
+}
+
+Result<ChunkStream::Step> ChunkStream::read(bool& dry) {
+  while (true) {
+    if (state_ == State::kJudged) return Step::kHeader;
+    if (state_ == State::kBody && body_got_ == in_.length) {
+      state_ = State::kHead;
+      return Step::kChunk;
+    }
+    if (state_ == State::kHead && head_got_ == head_bytes()) return end_of_head();
+    if (dry) return Step::kNothing;
+    RONDE_ASSIGN_OR_RETURN(const std::size_t got, receive(dry));
+    if (got == 0) return Step::kNothing;
+    if (!dry && state_ == State::kBody && body_got_ < in_.length) return Step::kPart;
+  }
+}
+
+Result<ChunkStream::Step> ChunkStream::end_of_head() {
+  const FrameHead head = decode_head(head_in_);
+  in_ = {.message = head.number, .total = head.length};
+  if (heals_) {
+    const auto fields = std::span<const std::byte>(head_in_).subspan(kFrameHeadBytes);
+    RONDE_ASSIGN_OR_RETURN(in_, decode_wire<ChunkHeader>(fields, "chunk"));
+  }
+  head_got_ = 0;
+  in_.kind = head.kind;
+  in_.sequence = head.number;
+  in_.length = head.length - (head_bytes() - kFrameHeadBytes);
+  if (!is_chunk(in_, heals_)) return Status(Code::kInternal, "sent what is no chunk");
+  state_ = State::kJudged;
+  return Step::kHeader;
+}
+
+void ChunkStream::place(std::span<std::byte> place) {
+  if (!awaits_place()) return;
+  state_ = State::kBody;
+  body_got_ = 0;
+  place_ = place;
+  holds_ = place.empty();
+  if (holds_ && held_.size() < in_.length) held_.resize(in_.length);
+}
+
+void ChunkStream::drop_place() {
+  if (state_ != State::kBody || holds_) return;
+  holds_ = true;
+  if (held_.size() < in_.length) held_.resize(in_.length);
+}
+
+bool ChunkStream::drain() {
+  std::array<std::byte, 4096> dropped{};
+  const iovec piece = piece_of(dropped);
+  auto got = stream_.receive({&piece, 1});
+  while (got.ok() && *got != 0) got = stream_.receive({&piece, 1});
+  int waiting = 0;
+  return !got.ok() || ::ioctl(fd(), SIOCOUTQ, &waiting) != 0 || waiting == 0;
+}
+
+namespace {
+
+/// A new connection that carries no greeting by then is given up.
+constexpr std::chrono::seconds kGreetingLimit{3};
+/// A request that has brought no connection by then is made again.
+constexpr std::chrono::seconds kAskingLimit{2};
+/// A request that lasts so long was not made before the connection that is there.
+constexpr std::chrono::milliseconds kRequestLasts{200};
+constexpr int kRefusals = 3;
+constexpr std::chrono::milliseconds kRefusalTime{300};
+
+}  // namespace
+
+void Greetings::begin(Link link, ChunkHeader greeting) {
+  candidates_.push_back(
+      {{ChunkStream(std::move(link.stream), heals_), std::move(link.counted)}, now()});
+  if (!dials_) return;
+  GreetedConnection& made = candidates_.back().connection;
+  greeting.sequence = made.attempt = ++last_dialed_;
+  made.chunks.begin(greeting, {});
+}
+
+Result<std::optional<GreetedConnection>> Greetings::next() {
+  if (asking_) look_for_departure();
+  for (auto it = candidates_.begin(); it != candidates_.end();) {
+    const auto greeted = has_greeting(it->connection.chunks);
+    if (greeted.ok() && !*greeted) {
+      ++it;
+      continue;
+    }
+    if (!greeted.ok() && !is_outage(greeted.status().code())) return greeted.status();
+    GreetedConnection connection = std::move(it->connection);
+    it = candidates_.erase(it);
+    if (!greeted.ok()) {
+      if (dials_) note_refusal(now());
+      continue;
+    }
+    if (!dials_) connection.attempt = connection.chunks.incoming().sequence;
+    return std::optional(std::move(connection));
+  }
+  return std::optional<GreetedConnection>();
+}
+
+/// True once the peer's greeting is there, or where it sends none.
+Result<bool> Greetings::has_greeting(ChunkStream& chunks) {
+  if (dials_ && !heals_) return true;
+  if (chunks.writing()) RONDE_RETURN_IF_ERROR(chunks.write().status());
+  bool dry = false;
+  RONDE_ASSIGN_OR_RETURN(const auto step, chunks.read(dry));
+  if (step == ChunkStream::Step::kNothing) return false;
+  if (chunks.incoming().kind == FrameKind::kBegin) return true;
+  return Status(Code::kInternal, "sent no greeting");
+}
+
+std::optional<TimePoint> Greetings::look(TimePoint time, bool used) {
+  if (!heals_) return std::nullopt;
+  std::erase_if(candidates_, [&](Candidate& candidate) {
+    return candidate.silence.look(candidate.connection.chunks.fd(), time) >= kSilentAfter ||
+           time > candidate.since + kGreetingLimit;
+  });
+  if (!asking_) return std::nullopt;
+  const TimePoint since = asking_->since;
+  // The holder's end would look like a departure.
+  if (!dials_ && time > since + kAskingLimit) asking_.reset();
+  const bool in_vain = dials_ && used && time >= since + kRequestLasts;
+  return in_vain ? std::optional(since) : std::nullopt;
+}
+
+/// The peer closes the connection by which this rank asks only where it has left; a network may cut
+/// it.
+void Greetings::look_for_departure() {
+  std::byte byte{};
+  const iovec piece{&byte, 1};
+  if (asking_->link.stream.receive({&piece, 1}).ok()) return;
+  if (!dials_) note_refusal(now());
+  asking_.reset();
+}
+
+bool Greetings::is_refused() const noexcept {
+  return refusals_ >= kRefusals && now() > refused_since_ + kRefusalTime;
+}
+
+bool Greetings::has_unread() const noexcept {
+  return std::ranges::any_of(candidates_, [](const Candidate& candidate) {
+    return candidate.connection.chunks.has_unread();
+  });
+}
+
+namespace {
+
+constexpr int kUnsentBytes = 64 << 10;
+// Then the other direction has its turn.
+constexpr int kTurnChunks = 16;
+constexpr int kTurnMessages = 4;
+
+/// Bounds what waits in the socket of a slow interface while a fast one has nothing to do.
+void limit_unsent(int fd) noexcept {
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof(kUnsentBytes));
+}
+
+}  // namespace
+
+ChunkExchange::ChunkExchange(GreetedConnection connection, const Lane& lane)
+    : lane_(lane),
+      counted_(std::move(connection.counted)),
+      agreement_(lane.dials),
+      chunks_(std::move(connection.chunks)),
+      acknowledge_now_(lane.dials && lane.windows.heals()) {
+  chunks_.place({});
+  if (lane_.shares) limit_unsent(fd());
+  if (lane_.dials || !lane_.windows.heals()) return;
+  reported_cost_ = lane_.windows.receives.delivered_cost();
+  chunks_.begin(lane_.windows.stamped({.kind = FrameKind::kBegin, .sequence = connection.attempt}),
+                {});
+}
+
+int ChunkExchange::turns() const noexcept {
+  return lane_.windows.heals() ? kTurnChunks : kTurnMessages;
+}
+
+Status ChunkExchange::send(bool takes, bool& more) {
+  if (lane_.windows.has_posted()) say(agreement_.use());
+  for (int turn = 0; turn < turns(); ++turn) {
+    if (!chunks_.writing() && !begin_next(takes)) return {};
+    wrote_ = true;
+    RONDE_ASSIGN_OR_RETURN(const Written written, chunks_.write());
+    if (written == Written::kBlocked) return {};
+    if (written == Written::kPart) continue;
+    const ChunkHeader& header = chunks_.outgoing();
+    if (is_numbered(header.kind)) lane_.windows.sends.written(header.sequence);
+    ended_ = header.kind == FrameKind::kEndWord && end_word(header.sequence) == EndWord::kClose;
+    if (ended_) return {};
+  }
+  more = more || has_output(takes);
+  return {};
+}
+
+/// A quarter of the peer's window at the latest, so that it always goes on.
+bool ChunkExchange::acknowledges() const noexcept {
+  const PeerWindows& windows = lane_.windows;
+  const std::uint64_t unreported = windows.receives.delivered_cost() - reported_cost_;
+  return acknowledge_now_ || (windows.heals() && unreported >= windows.capacity / 4);
+}
+
+bool ChunkExchange::begin_next(bool takes) {
+  PeerWindows& windows = lane_.windows;
+  OutgoingChunk next;  // an acknowledgement
+  const bool has_word = !words_.empty();
+  const auto chunk = takes && !has_word && may_take() ? windows.sends.take(lane_.interface)
+                                                      : std::optional<OutgoingChunk>();
+  if (!chunk && !has_word && !acknowledges()) return false;
+  if (chunk) next = *chunk;
+  if (has_word) {
+    next.header = {.kind = FrameKind::kEndWord,
+                   .sequence = static_cast<std::uint64_t>(words_.front())};
+    words_.pop_front();
+  }
+  reported_cost_ = windows.receives.delivered_cost();
+  acknowledge_now_ = false;
+  chunks_.begin(windows.stamped(next.header), next.bytes);
+  return true;
+}
+
+Result<bool> ChunkExchange::receive(bool tends, bool& more) {
+  bool dry = false;
+  for (int turn = 0; turn < turns();) {
+    if (!reads(tends)) return true;
+    RONDE_ASSIGN_OR_RETURN(const auto step, chunks_.read(dry));
+    if (step == ChunkStream::Step::kNothing) return true;
+    if (step == ChunkStream::Step::kHeader) {
+      RONDE_RETURN_IF_ERROR(on_header());
+      continue;
+    }
+    ++turn;
+    if (step == ChunkStream::Step::kPart) continue;
+    RONDE_ASSIGN_OR_RETURN(const bool stays, on_chunk());
+    if (!stays) return false;
+  }
+  more = more || reads(tends);
+  return true;
+}
+
+/// The chunk waits where there is no receive that takes it.
+Status ChunkExchange::on_header() {
+  const ChunkHeader& header = chunks_.incoming();
+  RONDE_RETURN_IF_ERROR(lane_.windows.acknowledge(header));
+  std::span<std::byte> place;
+  if (is_numbered(header.kind)) {
+    if (!lane_.windows.receives.takes()) return {};
+    RONDE_ASSIGN_OR_RETURN(place, lane_.windows.receives.begin(header));
+  }
+  chunks_.place(place);
+  return {};
+}
+
+/// False: the connection is to be closed.
+Result<bool> ChunkExchange::on_chunk() {
+  const ChunkHeader& header = chunks_.incoming();
+  if (header.kind == FrameKind::kEndWord) return on_word(end_word(header.sequence));
+  if (!is_numbered(header.kind)) return true;
+  say(agreement_.use());
+  const Status ended = lane_.windows.receives.end(header, chunks_.held());
+  // Another connection may have brought the goodbye before this chunk.
+  if (lane_.windows.receives.peer_left()) acknowledge_now_ = true;
+  RONDE_RETURN_IF_ERROR(ended);
+  return true;
+}
+
+/// A connection that is in use again is kept.
+Result<bool> ChunkExchange::on_word(EndWord said) {
+  if (lane_.windows.has_posted()) say(agreement_.use());
+  RONDE_ASSIGN_OR_RETURN(const auto answer, agreement_.on_word(said, !lane_.windows.is_idle()));
+  say(answer);
+  return said != EndWord::kClose;
+}
+
+void ChunkExchange::say(std::optional<EndWord> word) {
+  counted_.set_ending(agreement_.ending());
+  if (word) words_.push_back(*word);
+}
+
+Duration ChunkExchange::look(TimePoint time) noexcept {
+  wrote_ = false;
+  const Duration silence = silence_.look(fd(), time);
+  silent_ = silence >= kSilentAfter;
+  return silence;
+}
+
+}  // namespace ronde::net

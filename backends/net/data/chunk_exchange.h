@@ -1,0 +1,278 @@
+// One connection that carries chunks: the stream of them, its greeting, and what goes both ways
+// until its end.
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "backends/net/connection/stream.h"
+#include "backends/net/connection/tcp_progress.h"
+#include "backends/net/data/end_agreement.h"
+#include "backends/net/data/windows.h"
+#include "backends/net/mesh/connection_manager.h"
+#include "core/base/clock.h"
+#include "core/base/status.h"
+
+namespace ronde::net {
+
+// Chunks on one connection.
+
+/// Writes and reads chunks. No call blocks. Threads: one.
+/// Errors of write and read: as Stream; kInternal where the peer sent what is no chunk.
+class ChunkStream {
+ public:
+  /// `heals`: headers tell what has arrived. Else they are heads of frames alone.
+  ChunkStream(Stream stream, bool heals) noexcept : stream_(std::move(stream)), heals_(heals) {}
+
+  [[nodiscard]] int fd() const noexcept { return stream_.fd(); }
+
+  /// Begins a chunk; the one before is written. `bytes` stay as they are until this one is.
+  void begin(const ChunkHeader& header, std::span<const std::byte> bytes);
+  [[nodiscard]] bool writing() const noexcept { return writing_; }
+  [[nodiscard]] const ChunkHeader& outgoing() const noexcept { return out_; }
+  /// Writes what goes in one turn.
+  Result<Written> write();
+
+  /// The next step of reading.
+  enum class Step : std::uint8_t {
+    kNothing,  ///< Poll for reading first.
+    kPart,     ///< More of the chunk may be there.
+    kHeader,   ///< incoming() is known: say where its bytes go by place().
+    kChunk,    ///< All bytes of incoming() are there.
+  };
+  /// `dry`: the socket has no more now. A short read sets it.
+  Result<Step> read(bool& dry);
+  [[nodiscard]] const ChunkHeader& incoming() const noexcept { return in_; }
+  /// Reads the bytes of the chunk into `place`, or where it is empty into held(). Does nothing
+  /// where no header waits for it.
+  void place(std::span<std::byte> place);
+  /// Reads the rest of the chunk that is on its way into held(): its place is not this stream's any
+  /// more.
+  void drop_place();
+  [[nodiscard]] std::span<const std::byte> held() const noexcept {
+    return holds_ ? std::span<const std::byte>(held_).first(in_.length)
+                  : std::span<const std::byte>();
+  }
+  /// True where a sleep in poll() would miss bytes that have arrived.
+  [[nodiscard]] bool has_unread() const noexcept { return stream_.has_unread(); }
+  /// True while a header has no place for its bytes yet.
+  [[nodiscard]] bool awaits_place() const noexcept { return state_ == State::kJudged; }
+  /// True while a chunk has arrived in part.
+  [[nodiscard]] bool reading() const noexcept { return state_ != State::kHead || head_got_ != 0; }
+  /// Drops what has arrived. True where the peer's host has all that was written.
+  bool drain();
+
+ private:
+  enum class State : std::uint8_t { kHead, kJudged, kBody };
+
+  [[nodiscard]] std::size_t head_bytes() const noexcept {
+    return heals_ ? kChunkHeaderBytes : kFrameHeadBytes;
+  }
+  Result<std::size_t> receive(bool& dry);
+  Result<Step> end_of_head();
+  std::span<std::byte> rest_of_body() noexcept;
+
+  Stream stream_;
+  bool heals_;
+  // The chunk on its way out.
+  bool writing_ = false;
+  ChunkHeader out_;
+  ChunkHeaderBytes head_out_{};
+  std::span<const std::byte> body_out_;
+  std::size_t written_ = 0;  // of both
+  // The chunk on its way in.
+  State state_ = State::kHead;
+  ChunkHeader in_;
+  ChunkHeaderBytes head_in_{};
+  std::size_t head_got_ = 0;
+  std::span<std::byte> place_;
+  std::vector<std::byte> held_;
+  bool holds_ = false;
+  std::size_t body_got_ = 0;
+};
+
+// New connections of a Connection before they carry chunks: those whose greetings are under way,
+// and the one by which the lower rank asks for another.
+
+/// A connection that may carry chunks.
+struct GreetedConnection {
+  ChunkStream chunks;
+  CountedConnection counted;
+  std::uint64_t attempt = 0;  ///< The dialer counts its connections.
+};
+
+/// No call blocks. Threads: one at a time.
+class Greetings {
+ public:
+  /// `dials`: this rank makes the connections that carry chunks. `heals`: both ranks greet, and
+  /// soon, as a thread drives each. Else only the dialer does, once its caller waits.
+  Greetings(bool dials, bool heals) noexcept : dials_(dials), heals_(heals) {}
+
+  /// A connection that is to carry chunks. `greeting` is sent on it where this rank has dialed.
+  void begin(Link link, ChunkHeader greeting);
+  /// A connection by which the lower rank asks for one. Both hold it until there is a new one. It
+  /// ends early where the peer has left.
+  void ask(Link link) { asking_ = Asking{std::move(link), now()}; }
+  /// A connection is in use: nobody asks or refuses any more.
+  void settle() noexcept {
+    if (!heals_) candidates_.clear();  // the dialer has given them up
+    asking_.reset();
+    refusals_ = 0;
+  }
+  void close() noexcept {
+    candidates_.clear();
+    asking_.reset();
+  }
+
+  /// The next connection whose greeting is there, if there is one. Errors: kInvalidArgument where
+  /// encrypted bytes were changed; kInternal where the peer sent something else.
+  Result<std::optional<GreetedConnection>> next();
+
+  /// Gives up what is silent. Returns since when the peer has asked in vain, if it has; `used`:
+  /// there was a connection before.
+  std::optional<TimePoint> look(TimePoint time, bool used);
+
+  /// True while a connection may come of it.
+  [[nodiscard]] bool under_way() const noexcept {
+    return !candidates_.empty() || (!dials_ && asking_);
+  }
+  [[nodiscard]] bool needs_looks() const noexcept { return asking_ || !candidates_.empty(); }
+  /// True while connections were closed before a greeting: the next one has time.
+  [[nodiscard]] bool is_slowed() const noexcept { return refusals_ > 0; }
+  /// True where the peer's process closed several new connections before a greeting.
+  [[nodiscard]] bool is_refused() const noexcept;
+  /// True where a sleep in poll() would miss bytes that have arrived.
+  [[nodiscard]] bool has_unread() const noexcept;
+
+  /// As Connection::for_each_wait.
+  template <typename Add>
+  void for_each_wait(Add add) const {
+    for (const Candidate& candidate : candidates_) {
+      const ChunkStream& chunks = candidate.connection.chunks;
+      add(chunks.fd(), chunks.writing() ? POLLIN | POLLOUT : POLLIN);
+    }
+    if (asking_) add(asking_->link.stream.fd(), POLLIN);
+  }
+
+ private:
+  struct Candidate {
+    GreetedConnection connection;
+    TimePoint since;
+    SilenceClock silence = {};
+  };
+  struct Asking {
+    Link link;
+    TimePoint since;
+  };
+
+  Result<bool> has_greeting(ChunkStream& chunks);
+  void look_for_departure();
+  void note_refusal(TimePoint time) noexcept {
+    if (refusals_++ == 0) refused_since_ = time;
+  }
+
+  const bool dials_;
+  const bool heals_;
+  std::list<Candidate> candidates_;
+  std::optional<Asking> asking_;
+  std::uint64_t last_dialed_ = 0;  // attempt
+  int refusals_ = 0;               // in a row
+  TimePoint refused_since_;
+};
+
+// The chunks that go both ways over one connection, from its greeting to its end.
+//
+// Where it heals, each header acknowledges what has arrived. A chunk without data does so where
+// none is to be sent, or carries a word about its end: see end_agreement.h.
+
+/// Fills and empties the windows over one connection. No call blocks. Threads: one at a time.
+/// Errors of send and receive: as Stream; kInternal where the peer sent another length than was
+/// expected, or what cannot be.
+class ChunkExchange {
+ public:
+  /// Goes on behind the greetings. Where the peer has dialed, this rank's follows if it heals.
+  ChunkExchange(GreetedConnection connection, const Lane& lane);
+
+  /// Sends what goes now. `takes`: chunks of the windows too, not only what concerns the
+  /// connection. `more`: more may go without a poll().
+  Status send(bool takes, bool& more);
+  /// Takes what has arrived. False: both sides agreed that this one closes the connection. `tends`:
+  /// a connection that carries nothing now is read too. `more`: more may be there.
+  Result<bool> receive(bool tends, bool& more);
+  /// True where receive() reads. Without a window, messages wait in the socket for their receive.
+  [[nodiscard]] bool reads(bool tends = false) const noexcept {
+    if (lane_.windows.heals() || lane_.windows.receives.has_posted()) return true;
+    return !chunks_.awaits_place() && (tends || agreement_.granted());
+  }
+  /// True where send() has something to send.
+  [[nodiscard]] bool has_output(bool takes) const noexcept {
+    return chunks_.writing() || !words_.empty() || acknowledges() ||
+           (takes && may_take() && lane_.windows.sends.has_waiting());
+  }
+  /// Reads a chunk no longer into its receive where another connection has brought it.
+  void drop_known_chunk() {
+    const bool known = lane_.shares && lane_.windows.receives.has(chunks_.incoming().sequence);
+    if (known) chunks_.drop_place();
+  }
+
+  /// Returns how long the peer's host has been silent.
+  Duration look(TimePoint time) noexcept;
+  /// True where the last look has found it silent.
+  [[nodiscard]] bool is_silent() const noexcept { return silent_; }
+  /// True while looks are needed.
+  [[nodiscard]] bool needs_looks() const noexcept { return wrote_ || silence_.waiting(); }
+
+  /// True where the connection carries nothing and may rest.
+  [[nodiscard]] bool may_rest() const noexcept {
+    return agreement_.may_ask() && words_.empty() && !lane_.windows.has_posted() &&
+           !chunks_.writing() && !chunks_.reading();
+  }
+  /// Asks the peer for that.
+  void ask_to_rest() { say(agreement_.ask()); }
+  /// True where the peer may close the connection.
+  [[nodiscard]] bool may_be_closed() const noexcept { return !may_take(); }
+  /// True once this rank has told the peer that it closes the connection.
+  [[nodiscard]] bool has_ended() const noexcept { return ended_; }
+
+  /// For poll().
+  [[nodiscard]] int fd() const noexcept { return chunks_.fd(); }
+  /// True where a sleep in poll() would miss bytes that have arrived.
+  [[nodiscard]] bool has_unread() const noexcept { return reads() && chunks_.has_unread(); }
+  /// As ChunkStream::drain.
+  bool drain() { return chunks_.drain(); }
+
+ private:
+  [[nodiscard]] bool acknowledges() const noexcept;
+  /// False while the connection ends unless one side keeps it.
+  [[nodiscard]] bool may_take() const noexcept {
+    return !agreement_.granted() && !agreement_.closing();
+  }
+  void say(std::optional<EndWord> word);
+  Result<bool> on_word(EndWord said);
+  bool begin_next(bool takes);
+  [[nodiscard]] int turns() const noexcept;
+  Status on_header();
+  Result<bool> on_chunk();
+
+  const Lane lane_;
+  CountedConnection counted_;  // one about to end does not count in the limit
+  EndAgreement agreement_;
+  std::deque<EndWord> words_;  // to be sent
+  bool ended_ = false;
+  ChunkStream chunks_;
+  SilenceClock silence_;
+  bool silent_ = false;
+  bool wrote_ = false;               // since the last look
+  std::uint64_t reported_cost_ = 0;  // of what the peer knows to be delivered
+  bool acknowledge_now_;             // an acceptor's greeting tells
+};
+
+}  // namespace ronde::net

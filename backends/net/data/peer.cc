@@ -1,0 +1,319 @@
+#include "backends/net/data/peer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/base/log.h"
+
+namespace ronde::net {
+
+void Connection::attach(Link link) {
+  const bool asks = link.dialed != lane_.dials;
+  if (!asks) {
+    return greetings_.begin(std::move(link), lane_.windows.stamped({.kind = FrameKind::kBegin}));
+  }
+  if (lane_.dials || !works()) greetings_.ask(std::move(link));
+}
+
+bool Connection::wants_connection() const noexcept {
+  return needed() && !works() && !lane_.windows.receives.peer_left() && !greetings_.under_way();
+}
+
+void Connection::drop_connection() noexcept {
+  exchange_.reset();
+  lane_.windows.sends.lose(lane_.interface);
+}
+
+void Connection::close() noexcept {
+  drop_connection();
+  greetings_.close();
+}
+
+Status Connection::progress(bool& more, bool tends) {
+  RONDE_RETURN_IF_ERROR(greet());
+  if (exchange_) RONDE_RETURN_IF_ERROR(receive(tends, more));
+  return progress_sends(more);
+}
+
+Status Connection::progress_sends(bool& more) {
+  if (!exchange_) return {};
+  const Status status = judge(exchange_->send(may_take(), more));
+  if (exchange_ && exchange_->has_ended()) drop_connection();
+  return status;
+}
+
+Status Connection::receive(bool tends, bool& more) {
+  const auto stays = exchange_->receive(tends, more);
+  if (!stays.ok()) return judge(stays.status());
+  if (!*stays) drop_connection();
+  return {};
+}
+
+/// Ok where the connection may be replaced. A peer that agreed to a rest may have closed it.
+Status Connection::judge(const Status& error) {
+  if (error.ok() || !is_outage(error.code())) return error;
+  const bool rests = exchange_->may_be_closed();
+  if (!rests && !lane_.windows.heals()) return error;
+  drop_connection();
+  if (!lane_.windows.receives.peer_left() && !rests) begin_outage(now(), error.message());
+  return {};
+}
+
+Status Connection::greet() {
+  if (!greetings_.needs_looks()) return {};
+  RONDE_ASSIGN_OR_RETURN(auto connection, greetings_.next());
+  return connection ? use(std::move(*connection)) : Status();
+}
+
+/// Replaces the connection by one that is not older.
+Status Connection::use(GreetedConnection connection) {
+  const ChunkHeader greeting = connection.chunks.incoming();
+  if (connection.attempt <= attempt_) return {};
+  drop_connection();
+  attempt_ = connection.attempt;
+  exchange_.emplace(std::move(connection), lane_);
+  asked_ = false;
+  greetings_.settle();
+  RONDE_RETURN_IF_ERROR(lane_.windows.acknowledge(greeting));
+  outages_.end(now());
+  return {};
+}
+
+bool Connection::needs_looks() const noexcept {
+  return (outages_.lasting() && needed()) || outages_.has_ended() || greetings_.needs_looks() ||
+         (exchange_ && exchange_->needs_looks());
+}
+
+void Connection::look(TimePoint time) {
+  if (const auto since = greetings_.look(time, was_connected())) {
+    asked_ = true;
+    begin_outage(*since, "broke on the other side");
+  }
+  if (!exchange_ || !lane_.windows.heals()) return;
+  const Duration silence = exchange_->look(time);
+  if (exchange_->is_silent()) begin_outage(time - silence, "fell silent");
+  if (works()) outages_.end(now());
+}
+
+void Connection::begin_outage(TimePoint since, std::string reason) {
+  if (outages_.lasting() || !was_connected()) return;
+  outages_.begin(since, std::move(reason));
+  if (lane_.shares) lane_.windows.sends.lose(lane_.interface);
+}
+
+namespace {
+
+/// Small where several interfaces share a message, so that none has much more to do than the
+/// others.
+constexpr std::size_t kSharedChunkBytes = std::size_t{64} << 10;
+// The lower rank asks for a connection where the higher one has not made it again meanwhile.
+constexpr std::chrono::milliseconds kLateLane{200};
+// An outage of one of several interfaces that lasts so long is worth a warning.
+constexpr std::chrono::seconds kLeftOut{1};
+
+}  // namespace
+
+Peer::Peer(int rank, const PeerNeeds& needs)
+    : rank_(rank),
+      needs_(needs),
+      dials_(rank < members().rank()),
+      windows_(needs.args.window_bytes,
+               members().interfaces() > 1 ? kSharedChunkBytes : kMaxChunkBytes) {
+  const std::size_t interfaces = members().interfaces();
+  for (std::size_t interface = 0; interface < interfaces; ++interface) {
+    lanes_.emplace_back(Lane{
+        .dials = dials_, .interface = interface, .shares = interfaces > 1, .windows = windows_});
+  }
+}
+
+bool Peer::any(bool (Connection::*is)() const noexcept) const noexcept {
+  return std::ranges::any_of(lanes_, is);
+}
+
+void Peer::note_post() {
+  last_use_ = now();
+  if (!windows_.has_posted()) posted_since_ = last_use_;
+}
+
+std::uint64_t Peer::post_send(std::span<const std::byte> data) {
+  note_post();
+  return windows_.sends.post(data);
+}
+
+std::uint64_t Peer::post_receive(std::span<std::byte> data) {
+  note_post();
+  return windows_.receives.post(data);
+}
+
+bool Peer::may_end() const noexcept {
+  if (ended_ || !was_connected() || any(&Connection::is_refused)) return true;
+  // A peer that has left still waits for an acknowledgement.
+  if (windows_.receives.peer_left()) return std::ranges::all_of(lanes_, &Connection::is_quiet);
+  return !windows_.sends.has_unconfirmed();
+}
+
+void Peer::close() noexcept {
+  for (Connection& lane : lanes_) lane.close();
+}
+
+void Peer::take_link(std::size_t interface, Link made) {
+  if (made.dialed) dialing_.reset(interface);
+  lanes_[interface].attach(std::move(made));
+}
+
+Status Peer::take_failure(std::size_t interface, const Status& why) {
+  dialing_.reset(interface);
+  ended_ = why.code() == Code::kRankFailure;
+  if (!windows_.has_posted() || !lanes_[interface].wants_connection()) return {};
+  if (!ended_ && goes_on()) {
+    leave_out(interface, "was not made in time");
+    return {};
+  }
+  return members().not_connected(rank_, why, interface);
+}
+
+Status Peer::connect() {
+  RONDE_RETURN_IF_ERROR(failed_);
+  for (std::size_t interface = 0; interface < lanes_.size(); ++interface)
+    RONDE_RETURN_IF_ERROR(connect(interface));
+  return {};
+}
+
+/// The lower rank asks for a connection once the higher one is late.
+Status Peer::connect(std::size_t interface) {
+  const Connection& lane = lanes_[interface];
+  if (dialing_.test(interface) || ended_ || !lane.wants_connection()) return {};
+  if (dials_) return dial(interface);
+  const auto& outage = lane.outage();
+  const TimePoint late =
+      outage ? outage->began + kLateLane : posted_since_ + needs_.args.late_after;
+  return now() > late ? dial(interface) : Status();
+}
+
+Status Peer::dial(std::size_t interface) {
+  const TcpTransportArgs& args = needs_.args;
+  const FailedRank& who = members().who(rank_);
+  RONDE_ASSIGN_OR_RETURN(const Route route, args.route(who, interface));
+  dialing_.set(interface);
+  args.manager->dial(
+      needs_.services[interface], who.rank, route,
+      heals() && lanes_[interface].was_connected() ? kForever : now() + args.timeout);
+  return {};
+}
+
+Status Peer::progress(bool& more) {
+  if (!is_active()) return {};
+  if (heals() || windows_.has_posted()) return turn(more, /*tends=*/false);
+  defer(turn(more, /*tends=*/true));
+  return {};
+}
+
+Status Peer::turn(bool& more, bool tends) {
+  RONDE_RETURN_IF_ERROR(failed_);
+  for (std::size_t interface = 0; interface < lanes_.size(); ++interface) {
+    RONDE_RETURN_IF_ERROR(
+        members().judge(rank_, lanes_[interface].progress(more, tends), interface));
+  }
+  // The caller may use a buffer again once its receive is done.
+  for (Connection& lane : lanes_) lane.drop_known_chunk();
+  for (std::size_t interface = 0; interface < lanes_.size(); ++interface) {
+    if (!lanes_[interface].is_slowed()) RONDE_RETURN_IF_ERROR(connect(interface));
+  }
+  return {};
+}
+
+Status Peer::progress_sends(bool& more) {
+  RONDE_RETURN_IF_ERROR(failed_);
+  for (std::size_t interface = 0; interface < lanes_.size(); ++interface) {
+    RONDE_RETURN_IF_ERROR(
+        members().judge(rank_, lanes_[interface].progress_sends(more), interface));
+  }
+  return {};
+}
+
+void Peer::defer(const Status& error) {
+  if (error.ok()) return;
+  failed_ = error;
+  close();
+}
+
+void Peer::tend() {
+  if (heals() || windows_.has_posted()) return;
+  bool more = true;
+  while (std::exchange(more, false) && failed_.ok()) defer(turn(more, /*tends=*/true));
+  const auto service = needs_.services.front();
+  lanes_.front().for_each_idle([&](int fd) { needs_.args.manager->watch(service, fd); });
+}
+
+void Peer::rest(std::size_t interface) {
+  tend();  // it may have received something
+  if (lanes_[interface].may_rest()) lanes_[interface].rest();
+  tend();
+}
+
+bool Peer::drain() { return heals() || std::ranges::all_of(lanes_, &Connection::drain); }
+
+Status Peer::look(TimePoint time) {
+  for (Connection& lane : lanes_) lane.look(time);
+  report_outages();
+  RONDE_RETURN_IF_ERROR(check());
+  return connect();
+}
+
+/// The reasons to wait no longer.
+Status Peer::check() const {
+  if (!windows_.has_posted()) return {};
+  if ((ended_ && !any(&Connection::works)) || peer_left()) {
+    return members().gone(rank_, "is gone: it has left the group");
+  }
+  if (goes_on()) return {};
+  for (std::size_t interface = 0; interface < lanes_.size(); ++interface) {
+    RONDE_RETURN_IF_ERROR(check_outage(interface));
+  }
+  return {};
+}
+
+Status Peer::check_outage(std::size_t interface) const {
+  const auto& outage = lanes_[interface].outage();
+  if (!outage) return {};
+  // Transfers that end meanwhile prove nothing where all interfaces are needed.
+  const TimePoint posted = needs_.args.needs_all_interfaces ? TimePoint() : posted_since_;
+  if (now() < std::max(outage->began, posted) + needs_.args.limit) return {};
+  return members().gone(
+      rank_,
+      fmt::format("is cut off: its connection with {}{} {}, and there was none for {:.3g} s ({})",
+                  members().name_of(members().rank()), members().over(interface), outage->reason,
+                  seconds(needs_.args.limit),
+                  needs_.args.needs_all_interfaces
+                      ? "RONDE_LINK_TIMEOUT_MS; RONDE_RECONNECT_SECONDS lets other interfaces go on"
+                      : "RONDE_RECONNECT_SECONDS"));
+}
+
+void Peer::report_outages() {
+  for (std::size_t interface = 0; interface < lanes_.size(); ++interface) {
+    Connection& lane = lanes_[interface];
+    const auto& outage = lane.outage();
+    if (outage && now() > outage->began + kLeftOut && goes_on())
+      leave_out(interface, outage->reason);
+    if (lane.works()) left_out_.reset(interface);
+    for (const LinkOutage& ended : lane.take_ended_outages()) {
+      report_outage(ended, members().connection_with(rank_, interface), members().who(rank_).rank,
+                    needs_.args.observers);
+    }
+  }
+}
+
+/// Warns once of an interface that does not work beside one that does.
+void Peer::leave_out(std::size_t interface, const std::string& reason) {
+  if (!left_out_.test(interface)) {
+    log(LogLevel::kWarning,
+        "{} {}: the network interface is left out, and the others carry its share",
+        members().connection_with(rank_, interface), reason);
+  }
+  left_out_.set(interface);
+}
+
+}  // namespace ronde::net

@@ -1,0 +1,114 @@
+#include "backends/net/meet/unix_rendezvous.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <span>
+
+#include "backends/net/meet/handover.h"
+#include "backends/net/meet/tree_rendezvous.h"
+#include "core/base/bytes.h"
+
+namespace ronde::net {
+namespace {
+
+/// The job's last rendezvous may still hold the name: tries until the limit has passed.
+Result<FileDescriptor> listen_until(const Endpoint& endpoint, const WaitLimit& limit) {
+  while (true) {
+    auto listener = listen_on(endpoint);
+    if (listener.ok() || limit.passed()) return listener;
+    limit.sleep(std::chrono::milliseconds(1));
+  }
+}
+
+std::size_t position(const std::vector<int>& ranks, int rank) {
+  return static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
+
+Result<LocalJob> host(UnixRendezvousArgs& args) {
+  const WaitLimit limit(now() + args.timeout, args.cancel);
+  RONDE_ASSIGN_OR_RETURN(FileDescriptor listener, listen_until(rendezvous_endpoint(args), limit));
+  const std::optional<Secret> known = args.secret;
+  LocalJob job;
+  if (known) {
+    job.secret = *known;
+  } else {
+    RONDE_ASSIGN_OR_RETURN(job.secret, Secret::random());
+  }
+  RONDE_ASSIGN_OR_RETURN(args.party.keys, Keys::derive(job.secret));
+  const int count = static_cast<int>(args.ranks.size());
+  RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment,
+                         HostSegment::create(count, args.party.size));
+  HostSegment* const shared = segment.get();
+  job.channel = std::make_unique<HostChannel>(std::move(segment), 0);
+  RONDE_RETURN_IF_ERROR(job.channel->hold());
+  const MeetingPlace place = center_of(std::span(args.ranks).subspan(1));
+  TreeMeeting met =
+      meet_by_tree({.party = &args.party,
+                    .place = &place,
+                    .timeout = limit.deadline() - now(),
+                    .cancel = args.cancel,
+                    .greeting = make_greeting(known ? std::nullopt : std::optional(job.secret)),
+                    .listener = std::move(listener),
+                    .passed_fd = shared->fd()});
+  RONDE_ASSIGN_OR_RETURN(job.roster, std::move(met.roster));
+  shared->release_fd();
+  return job;
+}
+
+Result<LocalJob> visit(UnixRendezvousArgs& args) {
+  LocalJob job;
+  const auto read_greeting =
+      [&](std::string_view greeting) -> Result<std::shared_ptr<const Party>> {
+    RONDE_ASSIGN_OR_RETURN(job.secret, secret_on_host(greeting, args.secret));
+    return party_with(args.party, job.secret);
+  };
+  const auto take_segment = [&](Stream& host) -> Status {
+    const WaitLimit limit(now() + args.timeout, args.cancel);
+    RONDE_ASSIGN_OR_RETURN(FileDescriptor memory, recv_descriptor(host.fd(), limit));
+    const int count = static_cast<int>(args.ranks.size());
+    RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment,
+                           HostSegment::attach(std::move(memory), count, args.party.size));
+    segment->release_fd();
+    job.channel = std::make_unique<HostChannel>(
+        std::move(segment), static_cast<int>(position(args.ranks, args.party.rank)));
+    return job.channel->hold();
+  };
+  const MeetingPlace place;
+  TreeMeeting met = meet_by_tree({.party = &args.party,
+                                  .place = &place,
+                                  .timeout = args.timeout,
+                                  .cancel = args.cancel,
+                                  .ways = {{.rank = args.ranks.front(),
+                                            .endpoints = {rendezvous_endpoint(args)},
+                                            .read_greeting = read_greeting}},
+                                  .on_reached = take_segment});
+  RONDE_ASSIGN_OR_RETURN(job.roster, std::move(met.roster));
+  return job;
+}
+
+}  // namespace
+
+Endpoint rendezvous_endpoint(const UnixRendezvousArgs& args) {
+  return private_endpoint(fmt::format("{}\n{}\n", args.ranks.front(), args.party.context),
+                          args.secret);
+}
+
+Endpoint private_endpoint(std::string_view purpose, const std::optional<Secret>& secret) {
+  std::string what = fmt::format("{}\n{}", ::geteuid(), purpose);
+  if (secret) what += as_text(secret->bytes());
+  return abstract_endpoint("ronde-" + hex(digest(as_bytes(what))).substr(0, 40));
+}
+
+Result<LocalJob> rendezvous_on_host(UnixRendezvousArgs args) {
+  return args.party.rank == args.ranks.front() ? host(args) : visit(args);
+}
+
+Result<std::unique_ptr<HostChannel>> channel_for_one(int job_ranks) {
+  RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment, HostSegment::create(1, job_ranks));
+  segment->release_fd();
+  return std::make_unique<HostChannel>(std::move(segment), 0);
+}
+
+}  // namespace ronde::net

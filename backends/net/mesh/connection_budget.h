@@ -1,0 +1,114 @@
+// How many connections and open files this process may have.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "core/base/clock.h"
+#include "core/base/status.h"
+#include "core/ports/connection_counts.h"
+
+namespace ronde::net {
+
+// The place of one data connection in the counts of its process, and the limit of their number.
+
+/// The data connections of this process with ranks of other hosts. Threads: any.
+class ConnectionBudget {
+ public:
+  /// `most`: connections that stay open where some are idle; 0: no limit.
+  ConnectionBudget(int most, std::shared_ptr<ConnectionCounts> counts) noexcept
+      : most_(most), counts_(std::move(counts)) {}
+
+  [[nodiscard]] bool limited() const noexcept { return most_ > 0; }
+  /// Connections beyond the limit, without those about to close.
+  [[nodiscard]] int excess() const noexcept {
+    return limited() ? std::max(0, staying_.load() - most_) : 0;
+  }
+  [[nodiscard]] ConnectionCounts& counts() const noexcept { return *counts_; }
+  void add_staying(int change) noexcept { staying_.fetch_add(change); }
+
+ private:
+  const int most_;
+  const std::shared_ptr<ConnectionCounts> counts_;
+  std::atomic<int> staying_{0};
+};
+
+/// Counts one connection as open while it lives. Threads: one.
+class CountedConnection {
+ public:
+  CountedConnection() = default;  ///< Counts nothing.
+  explicit CountedConnection(std::shared_ptr<ConnectionBudget> budget) noexcept
+      : budget_(std::move(budget)) {
+    if (!budget_) return;
+    budget_->counts().opened.fetch_add(1);
+    budget_->add_staying(1);
+  }
+  ~CountedConnection() { reset(); }
+  CountedConnection(CountedConnection&& other) noexcept
+      : budget_(std::move(other.budget_)), ending_(std::exchange(other.ending_, false)) {}
+  CountedConnection& operator=(CountedConnection&& other) noexcept {
+    if (this == &other) return *this;
+    reset();
+    budget_ = std::move(other.budget_);
+    ending_ = std::exchange(other.ending_, false);
+    return *this;
+  }
+  CountedConnection(const CountedConnection&) = delete;
+  CountedConnection& operator=(const CountedConnection&) = delete;
+
+  /// True: it is about to close.
+  void set_ending(bool ending) noexcept {
+    if (budget_ && ending != ending_) budget_->add_staying(ending ? -1 : 1);
+    ending_ = ending;
+  }
+
+ private:
+  void reset() noexcept {
+    if (!budget_) return;
+    set_ending(true);
+    budget_->counts().closed.fetch_add(1);
+    budget_.reset();
+    ending_ = false;
+  }
+
+  std::shared_ptr<ConnectionBudget> budget_;
+  bool ending_ = false;
+};
+
+// The connections of a service that carry nothing now, as the connection manager sees them.
+
+/// Called in the manager's thread, without a lock of the manager. Blocks: never.
+class IdleConnections {
+ public:
+  virtual ~IdleConnections() = default;
+
+  /// Answers what the peers say on them, and has the manager watch them.
+  virtual void tend() = 0;
+
+  /// When the one that was not used for longest was used; kForever: none may be ended.
+  virtual TimePoint least_recent_use() = 0;
+
+  /// Asks the peer of that one to end it.
+  virtual void end_least_recent() = 0;
+};
+
+// The file descriptors that this process needs for its connections with ranks of other hosts.
+
+/// The most descriptors that this process may have open at a time. They are:
+/// - those that are open now;
+/// - 12 control connections of a leader of a host;
+/// - data connections: one with each of `peers` other ranks, or `max_connections` if that is less
+///   and not 0. Without a limit a further process set may have as many again;
+/// - 64 connections in the handshake;
+/// - 64 for the program and for Ronde's other files.
+std::uint64_t descriptors_needed(int peers, int max_connections);
+
+/// Raises the soft limit of open files (RLIMIT_NOFILE) to `needed` where it is lower. It becomes
+/// the hard limit where that is lower still. Errors: kResourceExhausted in this case, which says
+/// how to raise the hard limit.
+Status provide_descriptors(std::uint64_t needed);
+
+}  // namespace ronde::net

@@ -1,0 +1,206 @@
+#include "bindings/cpp/elastic_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "bindings/cpp/internal.h"
+
+namespace ronde::elastic {
+namespace {
+
+/// A rank's message once it has loaded a checkpoint, or had none to load.
+struct LoadFacts {
+  std::string problem;  ///< Empty: none.
+  static void fields(auto& wire, auto& self) { wire(self.problem); }
+};
+
+}  // namespace
+State::Impl::Impl(Job& job) : job_(job), worker_(Worker::of_process()) {}
+
+void State::Impl::commit() {
+  if (copies_.empty()) copies_.save(progress_.step());
+  const Progress before = progress_;
+  copy();
+  progress_.copied_since(before);
+  if (worker_ != nullptr) partners_.on_commit(worker_->place(), progress_.step());
+  const CommitFacts facts = agree_on_changes();
+  progress_.committed();
+  job_.mark_commit(static_cast<std::uint64_t>(progress_.certain()));
+  if (checkpoints_ && job_.rank() == 0 && checkpoints_->due(progress_.certain())) {
+    checkpoints_->write(progress_.certain(), copies_.pack(Owner::kJob));
+  }
+  act_on(facts);
+}
+
+void State::Impl::write_committed() {
+  if (!checkpoints_) return;
+  checkpoints_->write(progress_.step(), copies_.pack(Owner::kJob));
+  checkpoints_->wait();
+}
+
+void State::Impl::checkpoint(const std::string& path, const CheckpointOptions& options) {
+  checkpoints_ = std::make_unique<Checkpoints>(path, options);
+  if (worker_ == nullptr) return;
+  StartFacts facts;
+  checkpoints_->tell(facts);
+  worker_->can_load(facts.checkpoint > 0);
+}
+
+void State::Impl::copy() {
+  copies_.save(progress_.next_step());
+  progress_.copied();
+}
+
+void State::Impl::prepare() {
+  if (worker_ != nullptr) copies_.share(*worker_);
+  if (copies_.empty()) copies_.save(progress_.step());
+}
+
+CommitFacts State::Impl::agree_on_changes() {
+  const auto mine = worker_ == nullptr ? std::nullopt : worker_->change_after(serial_);
+  return agree(job_, mine, false);
+}
+
+void State::Impl::act_on(const CommitFacts& facts) {
+  if (facts.changed) throw HostsUpdated(facts.only_removed());
+}
+
+void State::Impl::sync() {
+  const std::int64_t newest =
+      newest_step(job_, progress_.step());  // joined ranks commit less often
+  broadcast();
+  progress_.synced(newest);
+  copy();
+}
+
+void State::Impl::broadcast() {
+  std::vector<Pending> sent;
+  for (const Part& part : copies_.parts()) {
+    if (part.owner == Owner::kRank) continue;
+    sent.push_back(
+        job_.broadcast_async("elastic.tensor." + part.name, part.tensor, progress_.root()));
+  }
+  for (const Pending& one : sent) one.wait();
+}
+
+bool State::Impl::rejoin() {
+  if (worker_ != nullptr) return worker_->join(job_.impl());
+  restart(job_.impl());
+  return true;
+}
+
+bool State::Impl::choose(bool restored, bool skip_sync) {
+  StartFacts mine = progress_.facts();
+  mine.holds_state = worker_->holds_state();
+  mine.alike = !partners_.hands_over();
+  mine.restored = restored;
+  mine.skip_sync = skip_sync && mine.holds_state && !partners_.hands_over();
+  if (checkpoints_ && !worker_->state_is_held()) checkpoints_->tell(mine);
+  if (!mine.holds_state) mine.adopted = copies_.adopted_steps();
+  const Start start = value_or_throw(progress_.choose(mine, gather(job_, "elastic.start", mine)));
+  chosen_ = start.step;
+  copies_.restore(start);
+  load(start);
+  if (!start.keeps_adopted) end_adoption(false);
+  return start.sends;
+}
+
+void State::Impl::resume() {
+  if (!checkpoints_) return;
+  StartFacts mine;
+  checkpoints_->tell(mine);
+  load(progress_.choose_checkpoint(mine, gather(job_, "elastic.start", mine)));
+}
+
+/// Throws on all ranks what the loading throws on any.
+void State::Impl::load(const Start& start) {
+  if (start.damaged) {
+    Checkpoints::begin_from_scratch(start.needs_whole, job_.rank() == 0);
+  }
+  if (start.checkpoint == 0) return;
+  LoadFacts mine;
+  if (start.loads) {
+    try {
+      copies_.unpack(Owner::kJob, checkpoints_->read(start.checkpoint));
+    } catch (const Error& error) {
+      mine.problem =
+          fmt::format("{}: {}", checkpoints_->file_of(start.checkpoint).string(), error.what());
+    }
+  }
+  const auto ranks = gather(job_, "elastic.loaded", mine);
+  const auto unfit = std::ranges::find_if_not(ranks, &std::string::empty, &LoadFacts::problem);
+  if (unfit == ranks.end()) return;
+  throw InvalidArgument(fmt::format("rank {} cannot load the checkpoint of step {}: {}",
+                                    unfit - ranks.begin(), start.checkpoint, unfit->problem));
+}
+
+/// Gives the own parts of workers that are gone to others.
+void State::Impl::settle_own() {
+  const bool any = std::ranges::any_of(copies_.parts(),
+                                       [](const Part& part) { return part.owner == Owner::kRank; });
+  if (!any) return;
+  const bool adopts = chosen_ && copies_.adopted_steps().has(*chosen_);
+  partners_.settle(*worker_, chosen_, adopts ? copies_.adopted_worker() : 0);
+}
+
+void State::Impl::call_back() const {
+  for (const auto& callback : callbacks_) callback();
+}
+
+void State::Impl::begin(bool send) {
+  settle_own();
+  if (send) sync();
+  partners_.send(worker_->place(), progress_.step());
+  meet(job_);
+  progress_.begun();
+  partners_.begun(worker_->place());
+  worker_->hold_state();
+  end_adoption(true);
+}
+
+void State::Impl::end_adoption(bool used) {
+  copies_.end_adoption(used);
+  worker_->end_adoption();
+}
+
+void State::Impl::finish() {
+  CommitFacts facts;
+  do {
+    facts = agree(job_, std::nullopt, true);
+  } while (facts.running && !facts.changed);
+  if (facts.running) act_on(facts);
+  worker_->finish();
+}
+
+const std::vector<std::byte>& Orphan::bytes_of(const std::string& name) const {
+  const auto part = parts_.find(name);
+  if (part != parts_.end()) return part->second;
+  throw InvalidArgument(fmt::format("the state has no own part \"{}\"", name));
+}
+
+State::State(Job& job) : impl_(std::make_unique<Impl>(job)) {}
+State::~State() = default;
+
+void State::add(const std::string& name, const Tensor& tensor, Owner owner) {
+  impl_->copies().add({name, tensor, owner});
+}
+void State::on_reset(std::function<void()> callback) { impl_->add_callback(std::move(callback)); }
+void State::set_redundancy(int every) {
+  if (every < 1) throw InvalidArgument(fmt::format("set_redundancy({}); allowed: from 1", every));
+  impl_->partners().enable(every);
+}
+void State::on_orphan(std::function<void(const Orphan&)> callback) {
+  impl_->partners().on_orphan(std::move(callback));
+}
+void State::checkpoint(const std::string& path, const CheckpointOptions& options) {
+  impl_->checkpoint(path, options);
+}
+void State::commit() { impl_->commit(); }
+void State::check_host_updates() { impl_->check_host_updates(); }
+void State::restore() { impl_->restore(); }
+void State::sync() { impl_->sync(); }
+std::int64_t State::step() const noexcept { return impl_->step(); }
+
+}  // namespace ronde::elastic

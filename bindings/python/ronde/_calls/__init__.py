@@ -1,0 +1,1 @@
+"""A call's arguments, handle and results, whatever the tensors are."""

@@ -1,0 +1,1 @@
+"""Collectives over any framework's tensors, and those over arrays and objects."""

@@ -1,0 +1,1 @@
+"""Elastic training: commits, checkpoints, and the loop that goes on after failures."""

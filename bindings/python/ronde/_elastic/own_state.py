@@ -1,0 +1,116 @@
+"""State that belongs to one rank alone, over changes of the job.
+
+Survivors keep their own. A worker that dies leaves its state where a partner has a copy: the rank
+that replaces the worker gets it, or a survivor merges it into its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from ronde import _core
+from ronde._collectives import on_arrays
+from ronde._elastic.redundancy import OwnValues, Partnership
+from ronde._elastic.residuals import ResidualKeeper
+from ronde._job.runtime import size
+from ronde._membership import epochs
+from ronde._snapshots.copies import Copies, Part
+
+
+def _say(text: str) -> None:
+    print(f"ronde: {text}", file=sys.stderr)
+
+
+def _listed(workers: list[int]) -> str:
+    return ("worker " if len(workers) == 1 else "workers ") + ", ".join(map(str, workers))
+
+
+class OwnState:
+    """The own state of this rank: attributes that its state names, and compression's residuals.
+
+    A part's values are those of the state's newest copy.
+    """
+
+    def __init__(self, names: frozenset[str], states: _core.OwnStates) -> None:
+        """names: the attributes. states: keeps those of others, if there is redundancy."""
+        self._names, self._states = names, states
+        self._partners = Partnership(states)
+        self._residuals = ResidualKeeper()
+        self.part = Part("residuals", self._residuals.take, self._residuals.put, own=True)
+
+    def hands_over(self) -> bool:
+        """True if ranks that stay take over what those that leave have."""
+        return self._states.hands_over
+
+    def on_commit(self, step: int, copies: Copies) -> None:
+        """Sends the newest copy to the partner if that is due. Collective."""
+        if epochs.available() and self._states.due():
+            self._partners.send(step, copies.newest_own())
+
+    def begin(self, step: int, copies: Copies) -> None:
+        """Sends the newest copy to the partner, at the start of an epoch. Collective."""
+        if self.hands_over():
+            self._partners.send(step, copies.newest_own())
+
+    def has_begun(self) -> None:
+        """All ranks of the epoch have begun."""
+        if epochs.worker.place is not None:
+            self._states.begun(epochs.worker.place)
+
+    def settle(
+        self, step: int | None, restored: int, copies: Copies
+    ) -> tuple[list[dict[str, Any]], list[int]]:
+        """Gives the own states of workers that are gone to others, where there are copies.
+
+        step: at which all ranks go on; None: they did not go back. restored: the worker from whose
+        copies this rank goes on; 0: none. Returns (the attributes of each worker that nobody
+        replaces and of which this rank has a copy, the workers whose states are lost). Collective.
+        """
+        mine = _core.OwnFacts(epochs.worker.holds_state, restored, self._residuals.steps())
+        told = on_arrays.allgather(np.frombuffer(mine.encoded(), np.uint8), "elastic.own.start")
+        ranks = _core.OwnFacts.decoded(told.tobytes(), size())
+        left: list[OwnValues] = []
+        lost: list[int] = []
+        place = epochs.worker.place
+        if place is not None and any(one.holds_state for one in ranks):
+            self._states.begin(step, ranks, place)
+            if self.hands_over() and step is not None:
+                given, left = self._partners.pass_on()
+                if given is not None:
+                    copies.put_own(given)
+            lost = self._states.lost()
+        attributes = [self._merge(one) for one in left]
+        # Codecs that draw random numbers need the same count on all ranks.
+        self._residuals.begin(max(one.residual_steps for one in ranks))
+        return attributes, lost
+
+    def _merge(self, orphan: dict[str, Any]) -> dict[str, Any]:
+        """Adds a worker's residuals to those of this rank. Returns its attributes."""
+        unfit = self._residuals.add(orphan.pop(self.part.name))
+        if unfit:
+            _say(f"residuals of a worker that is gone are lost: {', '.join(unfit)} changed size")
+        attributes: dict[str, Any] = {}
+        for part, value in orphan.items():
+            whole = part.startswith("own ")  # the parts that hold several attributes by name
+            attributes.update(value if whole else {part.split(" ", 1)[-1]: value})
+        return attributes
+
+    def report_lost(self, workers: list[int], copies: Copies) -> None:
+        """Says what of these workers is lost."""
+        names = sorted(self._names)
+        if self.hands_over() and copies.newest(self.part.name):
+            names.append("residuals of compression")  # else the runtime says so
+        if workers and names:
+            hint = "" if self.hands_over() else "; redundancy=1 keeps copies"
+            _say(f"lost of {_listed(workers)}: {', '.join(names)}{hint}")
+
+
+def report_orphans(orphans: list[dict[str, Any]]) -> None:
+    """Says that nobody takes these attributes."""
+    names = sorted({name for orphan in orphans for name in orphan})
+    if names:
+        count = f"{len(orphans)} worker{'s' if len(orphans) > 1 else ''}"
+        _say(f"nobody takes {', '.join(names)} of {count} gone; on_orphans() can keep them")

@@ -1,0 +1,158 @@
+"""This process as a worker of an elastic job: its place in one epoch after another.
+
+An epoch is a job of fixed ranks. Only the launcher begins one. Threads: the one that calls init().
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from ronde import _core
+from ronde._errors import (
+    DuplicateNameError,
+    Error,
+    InvalidArgumentError,
+    MismatchError,
+    NotInitializedError,
+    RankFailure,
+    TimeoutError,
+    UnavailableError,
+    UnsupportedError,
+    VersionMismatchError,
+)
+
+core: Any = _core
+
+# These would come again in the next epoch.
+_LASTING = (
+    *(DuplicateNameError, InvalidArgumentError, MismatchError),
+    *(NotInitializedError, UnsupportedError, VersionMismatchError),
+)
+ADDED, REMOVED = 1, 2  # bits of a change, as the launcher's notes have them
+
+
+class LauncherLostError(UnavailableError):
+    """The launcher is gone, so that no epoch can follow this one."""
+
+
+class JobFailedError(Error):
+    """The launcher has ended the job, which failed."""
+
+
+class CheckpointsDamagedError(Error):
+    """No checkpoint is whole, and the state was forbidden to begin from scratch."""
+
+
+class DismissedError(SystemExit):
+    """The launcher has no place for this worker any more. Ends the process with status 0."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
+class _Worker(_core.Participant):
+    """The worker's part in the job so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Copies of a worker that has died on this host, until a state has taken them.
+        inherited = _core.CommitStore.inherited()
+        self.inherited: Any = inherited if inherited.steps() else None
+        self.has_copies = self.inherited is not None
+
+
+worker = _Worker()
+
+
+def take_inherited() -> Any:
+    """The _core.CommitStore of a worker that has died on this host, once; None without one."""
+    inherited, worker.inherited = worker.inherited, None
+    return inherited
+
+
+def available() -> bool:
+    """True if a launcher of elastic jobs has started this process."""
+    asked = getattr(core, "elastic_available", None)
+    return bool(asked and asked())
+
+
+def recoverable(error: Error) -> bool:
+    """True for a failure of this epoch alone: the next one may go on."""
+    ends_the_job = (LauncherLostError, JobFailedError, CheckpointsDamagedError, *_LASTING)
+    return not isinstance(error, ends_the_job)
+
+
+def note_failure(error: Error) -> None:
+    """Remembers what ended the epoch, for the launcher. Its first cause counts."""
+    rank = error.rank if isinstance(error, (RankFailure, TimeoutError)) else -1
+    worker.failed(f"{type(error).__name__}: {error}", rank)
+
+
+def next_place() -> _core.EpochNote:
+    """Waits until the launcher begins an epoch with this worker.
+
+    Raises DismissedError if it is to end, JobFailedError, LauncherLostError.
+    """
+    try:
+        answer = core.elastic_next_epoch(worker.ready())
+    except UnavailableError as error:
+        raise LauncherLostError(f"the launcher of this job is gone: {error}") from error
+    worker.answered()
+    if isinstance(answer, _core.EpochNote):
+        worker.placed(answer)
+        return answer
+    if answer.failed:
+        raise JobFailedError(f"the launcher has ended this worker: {answer.why}")
+    raise DismissedError
+
+
+def changes() -> tuple[int, int]:
+    """(serial, bits) of the newest change that should end this epoch; (0, 0) without one.
+
+    Never blocks. Raises LauncherLostError.
+    """
+    try:
+        serial, bits = core.elastic_changes()
+    except UnavailableError as error:
+        raise LauncherLostError(f"the launcher of this job is gone: {error}") from error
+    return int(serial), int(bits)
+
+
+def holds_state() -> None:
+    """Tells the launcher, once, that others can start from this worker's state."""
+    if not worker.holds_state:
+        worker.holds_state = True
+        core.elastic_holds()
+
+
+def ranks_of(workers: Sequence[int]) -> list[int] | None:
+    """The ranks of these workers in this epoch, ascending; None if one is gone."""
+    assert worker.place is not None
+    places = {number: rank for rank, number in enumerate(worker.place.workers)}
+    if not all(number in places for number in workers):
+        return None
+    return sorted(places[number] for number in workers)
+
+
+def show_in_environment(runtime: _core.Runtime) -> None:
+    """Sets the variables that Horovod and torchrun have for ranks and sizes."""
+    local, hosts = runtime.local_size(), runtime.cross_size()
+    values = {
+        "RANK": runtime.rank(),
+        "SIZE": runtime.size(),
+        "LOCAL_RANK": runtime.local_rank(),
+        "LOCAL_SIZE": local,
+        "CROSS_RANK": runtime.cross_rank(),
+        "CROSS_SIZE": hosts,
+    }
+    for name, value in values.items():
+        os.environ[f"HOROVOD_{name}"] = str(value)
+    for name, value in (
+        ("RANK", runtime.rank()),
+        ("WORLD_SIZE", runtime.size()),
+        ("LOCAL_RANK", runtime.local_rank()),
+        ("LOCAL_WORLD_SIZE", local),
+    ):
+        os.environ[name] = str(value)

@@ -1,0 +1,1 @@
+"""run(): calls a function on new ranks and returns their results."""

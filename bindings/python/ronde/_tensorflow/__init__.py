@@ -1,0 +1,1 @@
+"""TensorFlow's part of ronde.tensorflow and ronde.keras: operations, gradients, errors."""

@@ -1,0 +1,1 @@
+"""What the optimizers and tapes of all frameworks share."""

@@ -1,0 +1,1 @@
+"""The optimizers that send gradients, and the states of optimizers."""

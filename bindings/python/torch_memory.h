@@ -1,0 +1,27 @@
+// Where a tensor of PyTorch lies: read in the core, as Python would spend more time on its
+// attributes than a small tensor takes to send.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <optional>
+
+#include "core/protocol/request.h"
+
+namespace ronde::python {
+
+/// The memory of a tensor, and what keeps it there. Threads: the GIL is held.
+struct TorchMemory {
+  void* data = nullptr;
+  TensorMeta meta;
+  pybind11::object storage;  ///< Keeps the memory where tensor.data is replaced.
+};
+
+/// Nothing unless the tensor is dense, contiguous, in host memory and of a type that the core has;
+/// and for PyTorch before 2.10, which cannot be read like this.
+std::optional<TorchMemory> memory_of(pybind11::handle tensor);
+
+/// Its address alone; nothing where it cannot be read.
+std::optional<void*> address_of(pybind11::handle tensor);
+
+}  // namespace ronde::python

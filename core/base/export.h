@@ -1,4 +1,0 @@
-// Marks what the shared library exports.
-#pragma once
-
-#define RONDE_API [[gnu::visibility("default")]]

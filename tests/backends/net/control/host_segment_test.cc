@@ -1,0 +1,78 @@
+// Sleeping and waking on a doorbell.
+#include "backends/net/control/host_segment.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <thread>
+
+namespace ronde::net {
+namespace {
+
+TEST_CASE("a wake-up before the wait ends it at once") {
+  DoorbellWords words{};
+  Doorbell bell(words);
+  const auto ticket = bell.prepare(Sleeper::kCaller);
+  bell.wake(Sleeper::kCaller);
+  bell.wait(Sleeper::kCaller, ticket, kForever);
+  CHECK(words.words[1].sleepers() == 0);
+}
+
+TEST_CASE("a ring wakes the sleeper that was named and no other") {
+  DoorbellWords words{};
+  Doorbell bell(words);
+  const auto background = words.words[0].ticket();
+  const auto ticket = bell.prepare(Sleeper::kCaller);
+  bell.ring();
+  CHECK(words.words[0].ticket() == background);
+  CHECK(words.words[1].ticket() != ticket);
+}
+
+TEST_CASE("rings while the owner polls do nothing") {
+  DoorbellWords words{};
+  Doorbell bell(words);
+  bell.prepare(Sleeper::kBackground);
+  bell.mark_polling();  // the last look before sleeping
+  CHECK(words.attention.load() != 0);
+  bell.mark_polling();
+  CHECK(words.attention.load() == 0);
+  const auto before = words.words[0].ticket();
+  bell.ring();
+  CHECK(words.words[0].ticket() == before);
+}
+
+TEST_CASE("a wait ends at its deadline") {
+  DoorbellWords words{};
+  Doorbell bell(words);
+  const auto ticket = bell.prepare(Sleeper::kBackground);
+  const TimePoint deadline = now() + std::chrono::milliseconds(5);
+  bell.wait(Sleeper::kBackground, ticket, deadline);
+  CHECK(now() >= deadline);
+}
+
+/// Publishes and rings; the owner sleeps whenever it finds nothing. A lost wake-up hangs.
+void count_to(std::uint32_t last) {
+  DoorbellWords words{};
+  std::atomic<std::uint32_t> published{0};
+  std::thread peer([&] {
+    Doorbell bell(words);
+    for (std::uint32_t i = 1; i <= last; ++i) {
+      published.store(i, std::memory_order_seq_cst);
+      bell.ring();
+      if (i % 7 == 0) std::this_thread::yield();
+    }
+  });
+  Doorbell bell(words);
+  while (published.load() < last) {
+    bell.mark_polling();
+    const auto seen = published.load();
+    const auto ticket = bell.prepare(Sleeper::kCaller);
+    if (published.load() == seen && seen < last) bell.wait(Sleeper::kCaller, ticket, kForever);
+  }
+  peer.join();
+}
+
+TEST_CASE("no ring between the last look and the sleep is lost") { count_to(50'000); }
+
+}  // namespace
+}  // namespace ronde::net

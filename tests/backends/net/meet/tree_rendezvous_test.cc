@@ -1,0 +1,480 @@
+// The rendezvous along a tree of hosts, and the trees that a setting describes.
+#include "backends/net/meet/tree_rendezvous.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "backends/net/connection/frame.h"
+#include "backends/net/connection/stream.h"
+#include "backends/net/mesh/connector.h"
+#include "core/base/bytes.h"
+#include "core/protocol/tree.h"
+#include "tests/backends/net/processes.h"
+
+namespace ronde::net {
+namespace {
+
+/// Ports that nobody listens on: below those that the kernel gives to outgoing connections.
+std::vector<Endpoint> free_endpoints(std::size_t count) {
+  std::mt19937 random(std::random_device{}());
+  std::uniform_int_distribution<std::uint16_t> pick(10'000, 19'999);
+  std::vector<Endpoint> endpoints;
+  std::vector<FileDescriptor> held;
+  while (endpoints.size() < count) {
+    const Endpoint endpoint = numeric_host("127.0.0.1").value().with_port(pick(random));
+    auto listener = listen_on(endpoint);
+    if (!listener.ok()) continue;
+    endpoints.push_back(endpoint);
+    held.push_back(std::move(*listener));
+  }
+  return endpoints;
+}
+
+/// A job of pretended hosts, alike in their ranks, whose ranks are threads.
+class TreeJob {
+ public:
+  TreeJob(int hosts, int ranks)
+      : hosts_(hosts), ranks_(ranks), endpoints_(free_endpoints(static_cast<std::size_t>(hosts))) {}
+
+  [[nodiscard]] int size() const noexcept { return hosts_ * ranks_; }
+  [[nodiscard]] const Endpoint& endpoint(int host) const {
+    return endpoints_[static_cast<std::size_t>(host)];
+  }
+
+  [[nodiscard]] Party party(int rank) const {
+    Party party;
+    party.purpose = Purpose::kRendezvous;
+    party.rank = rank;
+    party.size = size();
+    party.context = id_;
+    party.keys = Keys::derive(secrets.contains(rank) ? secrets.at(rank) : secret_).value();
+    party.self = {versions.contains(rank) ? versions.at(rank) : "1",
+                  fmt::format("node{}", rank / ranks_), fmt::format("identity{}", rank / ranks_),
+                  fmt::format("10.0.0.1:{}", rank), ::getpid()};
+    party.encryption = encryption;
+    return party;
+  }
+
+  [[nodiscard]] MeetingPlace place(int rank) const {
+    Config config;
+    config.rank = rank;
+    config.size = size();
+    const int host = rank / ranks_;
+    config.rendezvous_tree = fmt::format("{}x{} {}", ranks_, hosts_, endpoint(host).text());
+    if (host > 0) config.rendezvous_tree += " " + endpoint(leader_above(host)).text();
+    return place_in_meeting(config).value().value();
+  }
+
+  [[nodiscard]] TreeMeeting meet(int rank, const CancelSource* cancel = nullptr) const {
+    const Party self = party(rank);
+    const MeetingPlace where = place(rank);
+    const Duration time = timeouts.contains(rank) ? timeouts.at(rank) : std::chrono::seconds(30);
+    return meet_by_tree({.party = &self, .place = &where, .timeout = time, .cancel = cancel});
+  }
+
+  /// All ranks but `absent` meet; what each returned.
+  [[nodiscard]] std::map<int, TreeMeeting> meet_all(const std::vector<int>& absent = {},
+                                                    const CancelSource* cancel = nullptr) const {
+    std::vector<std::optional<TreeMeeting>> results(static_cast<std::size_t>(size()));
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size(); ++rank) {
+      if (std::ranges::find(absent, rank) != absent.end()) continue;
+      threads.emplace_back(
+          [&, rank] { results[static_cast<std::size_t>(rank)].emplace(meet(rank, cancel)); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    std::map<int, TreeMeeting> all;
+    for (int rank = 0; rank < size(); ++rank) {
+      auto& result = results[static_cast<std::size_t>(rank)];
+      if (result) all.emplace(rank, std::move(*result));
+    }
+    return all;
+  }
+
+  Encryption encryption = Encryption::kOff;
+  std::map<int, std::string> versions;
+  std::map<int, Secret> secrets;
+  std::map<int, Duration> timeouts;
+
+ private:
+  const int hosts_;
+  const int ranks_;
+  const std::vector<Endpoint> endpoints_;
+  const std::string id_ = unique_job_id();
+  const Secret secret_ = Secret::random().value();
+};
+
+/// A leader that connects, says so, and is gone soon.
+void come_and_go(const TreeJob& job, int rank) {
+  const auto party = std::make_shared<const Party>(job.party(rank));
+  const MeetingPlace place = job.place(rank);
+  Connector connector(*party);
+  connector.dial({.party = party,
+                  .rank = place.parent,
+                  .endpoints = {place.parent_at},
+                  .deadline = now() + std::chrono::seconds(20)});
+  while (true) {
+    auto event = connector.next(now() + std::chrono::seconds(20));
+    REQUIRE(event.ok());
+    REQUIRE(event->kind != ConnectorEvent::Kind::kTimeout);
+    if (event->kind != ConnectorEvent::Kind::kAdmitted) continue;
+    CHECK(send_message(event->stream, {}, now() + std::chrono::seconds(2)).ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    return;
+  }
+}
+
+bool mentions(const Status& status, const std::string& text) {
+  return status.message().find(text) != std::string::npos;
+}
+
+TEST_CASE("TreeRendezvous: all ranks of many hosts learn one roster, each by O(log N) messages") {
+  const TreeJob job(64, 2);
+  const auto met = job.meet_all();
+  REQUIRE(met.size() == 128);
+  const double most = 7 * std::log2(job.size());
+  for (const auto& entry : met) {
+    const int rank = entry.first;
+    const TreeMeeting& result = entry.second;
+    CAPTURE(rank);
+    REQUIRE(result.roster.ok());
+    CHECK(result.messages <= most);
+    REQUIRE(result.roster->size() == 128);
+    for (const auto& met_rank : *result.roster) {
+      const int other = met_rank.first;
+      CHECK(met_rank.second.address == fmt::format("10.0.0.1:{}", other));
+      CHECK(met_rank.second.host_identity == fmt::format("identity{}", other / 2));
+    }
+  }
+}
+
+TEST_CASE("TreeRendezvous: jobs of every shape meet, encrypted too") {
+  for (const int hosts : {2, 3, 9, 10, 12}) {
+    for (const int ranks : {1, 3}) {
+      for (const Encryption encryption : {Encryption::kOff, Encryption::kOn}) {
+        CAPTURE(hosts);
+        CAPTURE(ranks);
+        TreeJob job(hosts, ranks);
+        job.encryption = encryption;
+        for (const auto& entry : job.meet_all()) {
+          const int rank = entry.first;
+          const TreeMeeting& result = entry.second;
+          CAPTURE(rank);
+          REQUIRE(result.roster.ok());
+          CHECK(static_cast<int>(result.roster->size()) == hosts * ranks);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("TreeRendezvous: a rank that does not come is named on all that came") {
+  TreeJob job(10, 2);
+  constexpr int kMissing = 19;  // of the host below host 1
+  for (int rank = 0; rank < job.size(); ++rank) job.timeouts[rank] = std::chrono::seconds(20);
+  job.timeouts[0] = std::chrono::milliseconds(500);  // it asks the others what they lack
+  for (const auto& entry : job.meet_all({kMissing})) {
+    const int rank = entry.first;
+    const TreeMeeting& result = entry.second;
+    CAPTURE(rank);
+    CHECK(result.roster.status().code() == Code::kTimeout);
+    CHECK(result.roster.status().message() == "1 of 20 ranks did not come in time: rank 19");
+    REQUIRE(result.roster.status().failed_rank());
+    CHECK(result.roster.status().failed_rank()->rank == kMissing);
+  }
+}
+
+TEST_CASE("TreeRendezvous: of a host that is missing the leader is named, and who is behind it") {
+  TreeJob job(10, 2);
+  for (int rank = 0; rank < job.size(); ++rank) job.timeouts[rank] = std::chrono::milliseconds(500);
+  for (const auto& entry : job.meet_all({2, 3})) {
+    const int rank = entry.first;
+    const TreeMeeting& result = entry.second;
+    CAPTURE(rank);
+    CHECK(result.roster.status().code() == Code::kTimeout);
+    if (rank < 18) {
+      CHECK(result.roster.status().message() ==
+            "1 of 20 ranks did not come in time: rank 2; nothing was heard of ranks that meet "
+            "through it: 3, 18, 19");
+    } else {  // their leader's way up is gone
+      CHECK(mentions(result.roster.status(), "rank 18 could not reach rank 2 at "));
+    }
+  }
+}
+
+TEST_CASE("TreeRendezvous: a rank with another secret is named on all that came") {
+  TreeJob job(10, 1);
+  job.secrets[9] = Secret::random().value();  // below rank 1
+  for (int rank = 0; rank < job.size(); ++rank) job.timeouts[rank] = std::chrono::seconds(20);
+  job.timeouts[0] = std::chrono::milliseconds(500);
+  job.timeouts[9] = std::chrono::milliseconds(100);
+  for (const auto& entry : job.meet_all()) {
+    const int rank = entry.first;
+    const Status& status = entry.second.roster.status();
+    CAPTURE(rank);
+    if (rank == 9) {
+      CHECK_FALSE(status.ok());
+      continue;
+    }
+    CHECK(status.code() == Code::kInvalidArgument);
+    CHECK(mentions(status, "1 of 10 ranks did not come in time: rank 9; rank 9 came with another"));
+  }
+}
+
+TEST_CASE("TreeRendezvous: without rank 0 the others say that they could not reach it") {
+  TreeJob job(3, 1);
+  for (int rank = 0; rank < job.size(); ++rank) job.timeouts[rank] = std::chrono::milliseconds(300);
+  for (const auto& entry : job.meet_all({0})) {
+    const int rank = entry.first;
+    const TreeMeeting& result = entry.second;
+    CHECK(
+        mentions(result.roster.status(), fmt::format("rank {} could not reach rank 0 at ", rank)));
+    CHECK(result.roster.status().code() == Code::kTimeout);
+  }
+}
+
+TEST_CASE("TreeRendezvous: another version is refused on all ranks that are connected") {
+  TreeJob job(10, 1);
+  job.versions[9] = "2";  // below rank 1
+  for (int rank = 0; rank < job.size(); ++rank) job.timeouts[rank] = std::chrono::seconds(3);
+  for (const auto& entry : job.meet_all()) {
+    const int rank = entry.first;
+    const TreeMeeting& result = entry.second;
+    CAPTURE(rank);
+    // One that comes later finds the others gone.
+    if (result.roster.status().code() == Code::kTimeout) continue;
+    CHECK(result.roster.status().code() == Code::kVersionMismatch);
+    CHECK(mentions(result.roster.status(),
+                   "rank 1 on node1 runs Ronde 1, but rank 9 on node9 runs "
+                   "Ronde 2"));
+  }
+}
+
+TEST_CASE("TreeRendezvous: a leader that dies meanwhile is named on the other ranks") {
+  TreeJob job(10, 2);
+  for (int rank = 1; rank < job.size(); ++rank) job.timeouts[rank] = std::chrono::seconds(5);
+  std::thread dies([&] { come_and_go(job, 2); });
+  const auto met = job.meet_all({2});
+  dies.join();
+  CHECK(met.at(0).roster.status().code() == Code::kRankFailure);
+  for (const auto& entry : met) {
+    const int rank = entry.first;
+    const TreeMeeting& result = entry.second;
+    CAPTURE(rank);
+    const Status& status = result.roster.status();
+    if (status.code() == Code::kTimeout) {  // it meets through the dead one, or came too late
+      CHECK(mentions(status, " could not reach rank "));
+      continue;
+    }
+    CHECK(status.code() == Code::kRankFailure);
+    CHECK(mentions(status, "rank 2 (pid "));
+    CHECK(mentions(status, "went away during the rendezvous"));
+    REQUIRE(status.failed_rank());
+    CHECK(status.failed_rank()->rank == 2);
+  }
+}
+
+TEST_CASE("TreeRendezvous: a rank whose leader dies meanwhile says so") {
+  const TreeJob job(2, 2);
+  std::optional<TreeMeeting> met;
+  std::thread waits([&] { met.emplace(job.meet(3)); });
+  {
+    const Party party = job.party(2);
+    Connector connector(party);
+    connector.listen(listen_on(job.endpoint(1)).value());
+    const auto event = connector.next(now() + std::chrono::seconds(20));
+    REQUIRE(event.ok());
+    CHECK(event->kind == ConnectorEvent::Kind::kAdmitted);
+  }
+  waits.join();
+  CHECK(met->roster.status().code() == Code::kRankFailure);
+  CHECK(mentions(met->roster.status(), "rank 2 (pid "));
+}
+
+TEST_CASE("TreeRendezvous: two processes with the same rank are an error that names both") {
+  TreeJob job(3, 1);
+  job.timeouts[1] = std::chrono::seconds(1);
+  std::thread first([&] { come_and_go(job, 1); });
+  std::thread second([&] { CHECK_FALSE(job.meet(1).roster.ok()); });
+  const Status status = job.meet(0).roster.status();  // rank 2 does not come
+  first.join();
+  second.join();
+  // The first may have gone before the second came.
+  if (status.code() != Code::kRankFailure) CHECK(mentions(status, "two processes say they are"));
+}
+
+TEST_CASE("TreeRendezvous: an address that is not of this host is an error on all") {
+  const TreeJob job(2, 1);
+  Party party = job.party(1);
+  MeetingPlace place = job.place(1);
+  place.own = numeric_host("192.0.2.1").value().with_port(4000);
+  place.children.push_back({0, {}});  // so that it listens
+  std::optional<TreeMeeting> other;
+  std::thread waits([&] { other.emplace(job.meet(0)); });
+  const TreeMeeting met = meet_by_tree(
+      {.party = &party, .place = &place, .timeout = std::chrono::seconds(20), .cancel = nullptr});
+  waits.join();
+  CHECK(mentions(met.roster.status(), "192.0.2.1:4000"));
+  CHECK(mentions(other->roster.status(), "192.0.2.1:4000"));
+}
+
+TEST_CASE("TreeRendezvous: whoever has no secret does not disturb it") {
+  const TreeJob job(3, 2);
+  std::vector<std::thread> peers;
+  peers.reserve(3);
+  std::atomic<bool> over = false;
+  for (int host = 0; host < 3; ++host) {
+    peers.emplace_back([&, host] {
+      while (!over) {
+        auto socket = start_connect(job.endpoint(host));
+        ::usleep(500);
+        if (!socket.ok()) continue;
+        Stream stream(std::move(*socket));
+        const std::string garbage(200, 'x');
+        (void)send_all(stream, as_bytes(garbage), now()).ok();
+      }
+    });
+  }
+  const auto met = job.meet_all();
+  over = true;
+  for (std::thread& thread : peers) thread.join();
+  for (const auto& entry : met) CHECK(entry.second.roster.ok());
+}
+
+TEST_CASE("TreeRendezvous: all that are told to stop while a leader is missing do so at once") {
+  TreeJob job(12, 2);
+  const FileDescriptor event(::eventfd(0, EFD_CLOEXEC));
+  std::atomic<bool> over = false;
+  const CancelSource cancel{event.get(),
+                            [&] { return over ? Status(Code::kAborted, "void") : Status(); }};
+  std::thread stops([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    over = true;
+    CHECK(::eventfd_write(event.get(), 1) == 0);
+  });
+  const TimePoint began = now();
+  const auto met = job.meet_all({2, 3}, &cancel);
+  CHECK(now() - began < std::chrono::seconds(10));
+  stops.join();
+  CHECK(met.size() == 22);
+  for (const auto& entry : met) CHECK_FALSE(entry.second.roster.ok());
+}
+
+TEST_CASE("TreeRendezvous: a rank that is told to stop does so at once") {
+  const TreeJob job(2, 1);
+  const FileDescriptor event(::eventfd(1, EFD_CLOEXEC));
+  const CancelSource cancel{event.get(), [] { return Status(Code::kAborted, "stop"); }};
+  const TimePoint began = now();
+  CHECK_FALSE(job.meet(1, &cancel).roster.ok());
+  CHECK_FALSE(job.meet(0, &cancel).roster.ok());
+  CHECK(now() - began < std::chrono::seconds(5));
+}
+
+constexpr const char* kOwn = "10.0.0.2:4000";
+constexpr const char* kAbove = "10.0.0.1:4000";
+
+Config config_of(int rank, int size, const std::string& hosts, bool first_host = false) {
+  Config config;
+  config.rank = rank;
+  config.size = size;
+  config.rendezvous_tree = hosts + " " + kOwn + (first_host ? "" : std::string(" ") + kAbove);
+  return config;
+}
+
+MeetingPlace place_of(const Config& config) { return place_in_meeting(config).value().value(); }
+
+TEST_CASE("MeetingTree: ranks of a host connect to its lowest") {
+  const MeetingPlace place = place_of(config_of(5, 8, "4x2"));
+  CHECK(place.parent == 4);
+  CHECK(place.parent_at.text() == kOwn);
+  CHECK(place.children.empty());
+  CHECK(place.levels_below == 0);
+}
+
+TEST_CASE("MeetingTree: a leader connects to the leader above it") {
+  const MeetingPlace place = place_of(config_of(4, 7, "4,3"));
+  CHECK(place.parent == 0);
+  CHECK(place.parent_at.text() == kAbove);
+  REQUIRE(place.children.size() == 2);
+  CHECK(place.children[1].rank == 6);
+  CHECK(place.levels_below == 1);
+}
+
+TEST_CASE("MeetingTree: a leader knows who meets through the leaders below it") {
+  const MeetingPlace root = place_of(config_of(0, 24, "2x12", true));
+  CHECK(root.parent == -1);
+  CHECK(root.levels_below == 3);  // leaders, leaders below those, and their hosts' ranks
+  REQUIRE(root.children.size() == 9);
+  CHECK(root.children[0].rank == 1);
+  CHECK(root.children[0].behind.empty());
+  CHECK(root.children[1].rank == 2);
+  CHECK(root.children[1].behind == std::vector<int>{3, 18, 19, 20, 21, 22, 23});
+  CHECK(root.children[2].behind == std::vector<int>{5});
+}
+
+TEST_CASE("MeetingTree: each rank is below the one to which it connects") {
+  constexpr int kSize = 200;
+  int edges = 0;
+  for (int rank = 0; rank < kSize; ++rank) {
+    const MeetingPlace place = place_of(config_of(rank, kSize, "1x100,2,1x98", rank == 0));
+    CHECK(place.children.size() <= 9);
+    for (const auto& child : place.children) {
+      CHECK(place_of(config_of(child.rank, kSize, "1x100,2,1x98")).parent == rank);
+      ++edges;
+    }
+  }
+  CHECK(edges == kSize - 1);
+}
+
+TEST_CASE("MeetingTree: further ranks of a host meet at its lowest, too") {
+  // Host 0 has ranks 0, 1 and 6, host 1 has 2 and 5, host 2 has 3 and 4.
+  const std::string hosts = "2,1,2,1@1,1@0";
+  const MeetingPlace root = place_of(config_of(0, 7, hosts, true));
+  std::vector<int> children;
+  for (const auto& child : root.children) children.push_back(child.rank);
+  CHECK(children == std::vector<int>{1, 2, 3, 6});
+  CHECK(root.children[1].behind == std::vector<int>{5});
+  CHECK(root.children[2].behind == std::vector<int>{4});
+  CHECK(root.levels_below == 2);
+  CHECK(place_of(config_of(6, 7, hosts, true)).parent == 0);
+  const MeetingPlace last = place_of(config_of(5, 7, hosts));
+  CHECK(last.parent == 2);
+  CHECK(last.parent_at.text() == kOwn);
+}
+
+TEST_CASE("MeetingTree: without a tree, or with that of another job, all meet at rank 0") {
+  CHECK_FALSE(place_in_meeting(Config()).value().has_value());
+  CHECK_FALSE(place_in_meeting(config_of(1, 3, "4x2")).value().has_value());
+}
+
+TEST_CASE("MeetingTree: a value that makes no sense is an error that shows it") {
+  for (const std::string text :
+       {"4x2", "x2 10.0.0.1:1", "0x2 10.0.0.1:1", "4x0 10.0.0.1:1", "4x2x 10.0.0.1:1",
+        "4x99999999999 10.0.0.1:1", "8 nowhere", "4,4@1 10.0.0.1:1", "4@0 10.0.0.1:1",
+        "4,4@-1 10.0.0.1:1", "4,4@ 10.0.0.1:1", "4,4@0x1 10.0.0.1:1", "4+4 10.0.0.1:1",
+        "8 10.0.0.1:1 10.0.0.2:1", "8 10.0.0.1:1 10.0.0.2:1 10.0.0.3:1"}) {
+    CAPTURE(text);
+    Config config;
+    config.size = 8;
+    config.rendezvous_tree = text;
+    const auto place = place_in_meeting(config);
+    CHECK(place.status().code() == Code::kInvalidArgument);
+    CHECK(place.status().message().find("RONDE_RENDEZVOUS_TREE=\"" + text + "\"") == 0);
+  }
+}
+
+}  // namespace
+}  // namespace ronde::net
