@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "tests" / "bindings" / "python"))
+sys.path.insert(0, str(HERE.parents[1] / "tests" / "bindings" / "python" / "timelines"))
 from browser import Browser  # noqa: E402
 
 RONDE = [sys.executable, "-m", "ronde"]

@@ -20,6 +20,7 @@ class Browser:
         """`folder` gets the browser's profile."""
         self._next = 0
         self._buffer = b""
+        self._loaded = set()  # loaders whose documents are complete
         from_us, self._to = os.pipe()
         self._from, to_us = os.pipe()
 
@@ -54,6 +55,7 @@ class Browser:
         attached = self._call("Target.attachToTarget", targetId=page, flatten=True)
         self._session = attached["sessionId"]
         self.call("Page.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
 
     @staticmethod
     def _above(end):
@@ -77,7 +79,11 @@ class Browser:
                 raise ConnectionError("the browser ended")
             self._buffer += chunk
         message, _, self._buffer = self._buffer.partition(b"\0")
-        return json.loads(message)
+        message = json.loads(message)
+        event = message.get("params", {})
+        if message.get("method") == "Page.lifecycleEvent" and event["name"] == "load":
+            self._loaded.add(event["loaderId"])
+        return message
 
     def _call(self, method, session=None, **parameters):
         self._next += 1
@@ -97,7 +103,12 @@ class Browser:
         return self._call(method, self._session, **parameters)
 
     def open(self, address):
-        self.call("Page.navigate", url=address)
+        """Loads the address, all of it: at its end, a page gives the focus to what #name names."""
+        answer = self.call("Page.navigate", url=address)
+        if "errorText" in answer:
+            raise ConnectionError(f"{address}: {answer['errorText']}")
+        while answer["loaderId"] not in self._loaded:
+            self._read()
 
     def run(self, script):
         """The value of an expression in the page."""
