@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 
 import pytest
 from driver.heal import break_network
@@ -28,6 +27,7 @@ while not over:
     over = ronde.allreduce(np.array([time.monotonic() > began + 8]), op=ronde.Max, name="over")[0]
 print("right", sums, flush=True)
 """
+TENSOR_BYTES = 4 << 20
 RELIABLE = ("--env", "RONDE_RECONNECT_SECONDS=30", "--backend", "tcp")
 
 
@@ -37,7 +37,7 @@ def test_sums_are_right_over_a_cut_of_some_seconds(hosts, tmp_path, how, encrypt
     broke = []
 
     def cut() -> None:
-        time.sleep(4)  # the ranks start
+        hosts.wait_until_sent("link0", TENSOR_BYTES)
         broke.append(break_network(hosts, how))
 
     thread = threading.Thread(target=cut)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from clusters.two_hosts import LIMIT_S, NamedHosts, run, why_not
+from clusters.two_hosts import NamedHosts, run, why_not
 
 INTERFACES = ("link0", "link1")
 BOTH = ",".join(INTERFACES)
@@ -52,9 +51,7 @@ def interface_dying(hosts: NamedHosts, interface: str):
     """Takes this interface of n2 down once it carries data."""
 
     def take_down() -> None:
-        deadline = time.monotonic() + LIMIT_S
-        while sent(hosts, interface) < A_TENTH and time.monotonic() < deadline:
-            time.sleep(0.01)
+        hosts.wait_until_sent(interface, A_TENTH)
         hosts.run(1, "ip", "link", "set", interface, "down")
 
     killer = threading.Thread(target=take_down)
@@ -65,19 +62,11 @@ def interface_dying(hosts: NamedHosts, interface: str):
         killer.join()
 
 
-def sent(hosts: NamedHosts, interface: str) -> int:
-    """The bytes that the first host has sent over an interface."""
-    prefix = f"/proc/{hosts.holders[0].pid}/net/dev"
-    lines = Path(prefix).read_text().splitlines()
-    line = next(line for line in lines if line.strip().startswith(f"{interface}:"))
-    return int(line.split(":")[1].split()[8])
-
-
 def test_data_goes_over_both_interfaces(hosts, tmp_path):
     status, output, errors = run(hosts, tmp_path, SUMS, "--network-interface", BOTH)
     assert (status, output.count("summed")) == (0, 2), errors
     for interface in INTERFACES:
-        assert sent(hosts, interface) > A_TENTH
+        assert hosts.sent(interface) > A_TENTH
 
 
 @pytest.mark.parametrize(("interface", "encryption"), [(0, "off"), (1, "off"), (0, "on")])
@@ -121,4 +110,4 @@ os.environ["RONDE_NETWORK_INTERFACE"] = ("{BOTH}", "link0")[os.environ["RONDE_RA
         "n2 lists 1 network interface in RONDE_NETWORK_INTERFACE and n1 lists 2: data uses the "
         "first 1 of each"
     ) in errors
-    assert sent(hosts, "link1") < 100_000
+    assert hosts.sent("link1") < 100_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -61,6 +62,18 @@ class NamedHosts(TwoHosts):
         program.chmod(0o755)
         shell = f'mount --bind /proc/{self.holders[1].pid}/ns/net {network}; exec "$@"'
         return ["unshare", "-m", "sh", "-c", shell, "sh", *self.command(0, command)], program
+
+    def sent(self, interface: str) -> int:
+        """The bytes that the first host has sent over an interface."""
+        lines = Path(f"/proc/{self.holders[0].pid}/net/dev").read_text().splitlines()
+        line = next(line for line in lines if line.strip().startswith(f"{interface}:"))
+        return int(line.split(":")[1].split()[8])
+
+    def wait_until_sent(self, interface: str, least: int) -> None:
+        """Waits until the first host has sent these bytes over it, or the limit has passed."""
+        deadline = time.monotonic() + LIMIT_S
+        while self.sent(interface) < least and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def run_on_all(self, commands: list[list[str]], **more) -> list[tuple[int, str, str]]:
         """Runs a command on each host; (status, output, errors) of each."""
