@@ -144,16 +144,18 @@ def test_the_same_error_on_all_ranks_is_shown_once(run_job):
     assert re.search(r"; ranks [\d, -]+ failed alike$", last_lines(output)[1]), output
 
 
-def test_interrupted_ranks_are_told_by_their_lines(run_job):
+def test_interrupted_ranks_are_told_by_their_lines(run_job, tmp_path):
     script = """
-        import os, signal, time
+        import os, signal, sys, time
+        open(f"{sys.argv[1]}/up{os.environ['RONDE_RANK']}", "w").close()
         if os.environ["RONDE_RANK"] == "0":
-            time.sleep(1)
+            while not os.path.exists(f"{sys.argv[1]}/up1"):
+                time.sleep(0.01)
             launcher = open(f"/proc/{os.getppid()}/stat").read().split()[3]  # the agent's parent
             os.kill(int(launcher), signal.SIGINT)
         time.sleep(60)
     """
-    status, output = run_job(script, np=2)
+    status, output = run_job(script, np=2, arguments=[tmp_path])
     assert status == 130, output
     assert "the job was asked to end by signal 2" in last_lines(output)[0], output
     assert output.count("KeyboardInterrupt (script.py:") >= 2, output

@@ -58,6 +58,13 @@ class Rank(threading.Thread):
         return self.error
 
 
+def wait_for(condition):
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def dead_process():
     """What a process that has ended said of itself."""
     code = "from ronde._rendezvous.peers import Peer; print(Peer.me().fields())"
@@ -105,10 +112,11 @@ def test_an_offer_of_a_rank_0_that_ended_is_replaced(store):
 
 
 def test_an_earlier_rank_0_that_still_waits_is_told_that_it_was_replaced(store):
+    log = _Log(store, "ronde/test/2")
     old = Rank(store, 0)
-    time.sleep(0.1)
+    wait_for(lambda: log.has(0))
     new = Rank(store, 0)
-    time.sleep(0.1)
+    wait_for(lambda: log.has(1))
     follower = Rank(store, 1)
     assert follower.job() == new.job()
     assert isinstance(old.failure(), ronde.AbortedError)
@@ -118,7 +126,9 @@ def test_an_earlier_rank_0_that_still_waits_is_told_that_it_was_replaced(store):
 def test_an_earlier_rank_1_of_the_same_agent_does_not_take_the_new_ones_place(store):
     old = Rank(store, 1, group="0", attempt="4")
     leader = Rank(store, 0, group="0", attempt="5")
-    time.sleep(0.2)
+    log = _Log(store, "ronde/test/2")
+    wait_for(lambda: log.has(0) and store.check([f"ronde/{log.read(0)['offer']}/1"]))
+    time.sleep(0.2)  # the leader sees it
     assert leader.is_alive()
     new = Rank(store, 1, group="0", attempt="5")
     assert new.job() == leader.job()
@@ -146,8 +156,8 @@ def test_a_rank_that_ended_after_it_came_is_named_at_once():
     store = dist.HashStore()
     gone = dead_process()  # before the leader, whose time would pass meanwhile
     leader = Rank(store, 0, 4, limit_s=15)  # rank 3 never comes
-    while not (offer := _Log(store, "ronde/test/4")).has(0):
-        time.sleep(0.01)
+    offer = _Log(store, "ronde/test/4")
+    wait_for(lambda: offer.has(0))
     store.set(f"ronde/{offer.read(0)['offer']}/2", _rendezvous.json.dumps(gone.fields()))
     follower = Rank(store, 1, 4, limit_s=15)
     for rank in (leader, follower):
