@@ -318,7 +318,9 @@ TEST_CASE("the thread sleeps while nothing is to do") {
           high.manager->dial(high.add("job", dialed), 0, low.endpoint);
           RONDE_CHILD_REQUIRE(dialed.take().stream.valid());
           RONDE_CHILD_REQUIRE(accepted.take().rank == 1);
-          ::usleep(50'000);  // until both threads are back in poll()
+          do {
+            ::usleep(50'000);
+          } while (thread_file("status").find("State:\tS") == std::string::npos);  // in poll()
           const std::string before = thread_file("schedstat");
           ::usleep(500'000);
           RONDE_CHILD_REQUIRE(!before.empty());
