@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -48,6 +50,16 @@ def finish(process, limit_s=LIMIT_S):
     if status is None:
         pytest.fail(f"the job did not end within {limit_s} s; its output:\n{output}")
     return status, output
+
+
+def free_ports(count):
+    """The first of `count` ports in a row that nobody has, and that the kernel gives to nobody."""
+    for first in range(random.randrange(20_000, 30_000), 32_000, count):
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+    raise AssertionError("no free ports")
 
 
 class CaseResults:

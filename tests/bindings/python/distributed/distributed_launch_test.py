@@ -2,11 +2,11 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 
 import pytest
+from jobs import free_ports
 
 STEP = """
 import os, signal, sys
@@ -36,11 +36,7 @@ SPAWN = (
     STEP
     + """
 if __name__ == "__main__":
-    import socket
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    torch.multiprocessing.spawn(work, (2, f"tcp://127.0.0.1:{port}"), nprocs=2)
+    torch.multiprocessing.spawn(work, (2, sys.argv[1]), nprocs=2)
 """
 )
 KILLED = """
@@ -77,12 +73,6 @@ os._exit(0)
 """
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def run(command, limit_s=90, **more):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
     done = subprocess.run(
@@ -112,7 +102,7 @@ MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
 def test_mpirun_without_variables_by_hand(tmp_path, store_is_set):
     script = tmp_path / "job.py"
     script.write_text(ENV.replace("import ronde.torch.distributed\n", ""))
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1))}
     more = place if store_is_set else {}
     check_done(*run([*MPIRUN, sys.executable, str(script)], **more))
 
@@ -143,7 +133,7 @@ def test_without_a_launcher_torchs_own_error_stays(tmp_path):
 def test_spawn(tmp_path):
     script = tmp_path / "job.py"
     script.write_text(SPAWN)
-    check_done(*run([sys.executable, str(script)]))
+    check_done(*run([sys.executable, str(script), f"tcp://127.0.0.1:{free_ports(1)}"]))
 
 
 def test_a_rank_killed_inside_ddp_is_named_on_the_others(tmp_path):
@@ -157,7 +147,7 @@ environments = [{**os.environ, "RANK": str(rank)} for rank in range(3)]
 ranks = [subprocess.Popen([sys.executable, sys.argv[1]], env=env) for env in environments]
 print([rank.wait(60) for rank in ranks])
 """
-    status, output = run([sys.executable, "-c", starter, str(script), str(free_port())])
+    status, output = run([sys.executable, "-c", starter, str(script), str(free_ports(1))])
     assert status == 0, output
     assert "[0, -9, 0]" in output, output
     for rank in (0, 2):

@@ -1,11 +1,12 @@
 """Ranks without a launcher: nobody ends the others when one of them dies."""
 
 import os
-import socket
 import subprocess
 import sys
 import textwrap
 import time
+
+from jobs import free_ports
 
 PRELUDE = """
 import datetime, os, signal, sys, time
@@ -49,19 +50,13 @@ def say(*words):
 """
 
 
-def free_address():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
-
-
 def run_ranks(script, size, folder, arguments=(), limit_s=60):
     """(exit status, output) of each rank that runs `script`, after PRELUDE."""
     path = folder / "rank.py"
     path.write_text(PRELUDE + textwrap.dedent(script))
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("RONDE_", "TORCHELASTIC_"))}
     files = [folder / f"rank{rank}.log" for rank in range(size)]
-    address = free_address()
+    address = f"tcp://127.0.0.1:{free_ports(1)}"
     processes = []
     for rank, file in enumerate(files):
         with file.open("w") as log:

@@ -204,7 +204,7 @@ def case_monitored_barrier_says_who_is_missing():
     if late:
         dist.recv(torch.empty(1), 0)
     with pytest.raises(ronde.TimeoutError, match=f"rank {size - 1} did not come"):
-        rd.monitored_barrier(timeout=datetime.timedelta(milliseconds=300), wait_all_ranks=True)
+        rd.monitored_barrier(timeout=datetime.timedelta(seconds=1), wait_all_ranks=True)
     if rank == 0:
         dist.send(torch.ones(1), size - 1)
     rd.monitored_barrier()

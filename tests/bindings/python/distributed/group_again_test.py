@@ -5,7 +5,8 @@ import signal
 import pytest
 
 pytest.importorskip("ronde.torch.distributed", exc_type=ImportError)
-from distributed_ranks import free_address, run_ranks
+from distributed_ranks import run_ranks
+from jobs import free_ports
 
 
 def test_all_ranks_a_hundred_times_without_a_leak(tmp_path):
@@ -57,6 +58,7 @@ def test_one_address_again_at_once(tmp_path):
 
 
 def test_survivors_alone_through_a_new_store(tmp_path):
+    port = free_ports(2)
     results = run_ranks(
         """
         start()
@@ -73,7 +75,7 @@ def test_survivors_alone_through_a_new_store(tmp_path):
         """,
         4,
         tmp_path,
-        [free_address(), free_address()],
+        [f"tcp://127.0.0.1:{port}", f"tcp://127.0.0.1:{port + 1}"],
     )
     assert [status for status, _ in results] == [-signal.SIGKILL, -signal.SIGKILL, 0, 0], results
     assert all("went on with 2" in output for _, output in results[2:]), results

@@ -9,7 +9,7 @@ import pytest
 import restarts
 
 pytest.importorskip("ronde.torch.distributed", exc_type=ImportError)
-from distributed_ranks import free_address
+from jobs import free_ports
 
 
 @pytest.mark.parametrize(("api", "first_fault"), [("torch", 2), ("horovod", 6)])
@@ -54,7 +54,7 @@ class Agents:
 
     def __init__(self, folder):
         self.folder = folder
-        self.endpoint = free_address().removeprefix("tcp://")
+        self.endpoint = f"127.0.0.1:{free_ports(1)}"
         self.agents = []
         (folder / "job.py").write_text(JOINED)
 

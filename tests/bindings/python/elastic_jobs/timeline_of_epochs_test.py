@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -58,7 +57,7 @@ def job(tmp_path_factory):
     """A job of three workers, of which one is killed and replaced: (folder, output)."""
     folder = tmp_path_factory.mktemp("job")
     options = ["--min-np", "1", "--timeline", str(folder / "trace.json")]
-    options += ["--metrics-port", str(20_000 + os.getpid() % 20_000)]
+    options += ["--metrics-port", str(jobs.free_ports(3))]
     (folder / "script.py").write_text(textwrap.dedent(KILLED))
     command = [sys.executable, str(folder / "script.py"), str(folder)]
     status, output = jobs.finish(jobs.launch(command, 3, None, options), jobs.LIMIT_S)

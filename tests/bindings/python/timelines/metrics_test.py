@@ -62,16 +62,6 @@ def parse(text):
     return samples
 
 
-def free_ports(count):
-    """The first of `count` ports in a row that nobody listens at."""
-    for first in range(21000 + int(time.time()) % 5000, 32000, count):
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            for port in range(first, first + count):
-                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return first
-    raise AssertionError("no free ports")
-
-
 def ask(port, method="GET", path="/metrics"):
     """(status, headers, body)"""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
@@ -99,7 +89,7 @@ def job(tmp_path_factory):
     folder = tmp_path_factory.mktemp("metrics")
     script = folder / "script.py"
     script.write_text(textwrap.dedent(JOB))
-    port = free_ports(2)
+    port = jobs.free_ports(2)
     command = [sys.executable, str(script), str(folder / "stop")]
     process = jobs.launch(command, 2, options=["--metrics-port", str(port)])
     end = time.monotonic() + 60
