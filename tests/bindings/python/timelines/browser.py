@@ -115,7 +115,7 @@ class Browser:
         result = self.call("Runtime.evaluate", expression=script, returnByValue=True)
         return result["result"].get("value")
 
-    def wait_for(self, script, limit_s=60):
+    def wait_for(self, script, limit_s=150):
         """Runs the expression until it is true; its last value at the limit."""
         end = time.monotonic() + limit_s
         while not (value := self.run(script)) and time.monotonic() < end:

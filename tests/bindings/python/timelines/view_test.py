@@ -269,8 +269,7 @@ def test_perfetto_shows_the_lanes_of_all_ranks(tmp_path, pictures, traces, kind)
         page.run(UNFOLD)
         page.wait_for(
             f"[...Array({RANKS}).keys()].every("
-            "(rank) => document.body.innerText.includes(`allreduce.of${rank}`))",
-            limit_s=20,
+            "(rank) => document.body.innerText.includes(`allreduce.of${rank}`))"
         )
         page.screenshot(pictures / f"perfetto-{kind}.png")
         shown = page.run("document.body.innerText")
@@ -295,8 +294,7 @@ def test_perfetto_shows_a_row_for_each_worker_and_one_for_the_job(tmp_path, pict
         page.run(UNFOLD)
         page.wait_for(
             "['epochs', 'workers', 'allreduce.of1', 'allreduce.of2'].every("
-            "(name) => document.body.innerText.includes(name))",
-            limit_s=20,
+            "(name) => document.body.innerText.includes(name))"
         )
         page.screenshot(pictures / f"perfetto-elastic-{kind}.png")
         shown = page.run("document.body.innerText")
