@@ -132,6 +132,27 @@ TEST_CASE("a rank that connects with peers which are late finds none of them gon
   }
 }
 
+TEST_CASE("a peer that leaves after all transfers ends no wait for another") {
+  for (const Wires wires : {Wires::kTcp, Wires::kSealed}) {
+    with_limit(wires, 3, 2, [](Member& member, int rank, AbortToken& abort) {
+      std::byte byte{1};
+      Transport& transport = member.transport();
+      const auto end_of = [&](const Result<TransferId>& id) {
+        const Status end = transport.wait(id.value(), abort);
+        REQUIRE_MESSAGE(end.ok(), end.to_string());
+      };
+      if (rank == 1) {
+        end_of(transport.recv(2, {&byte, 1}));
+        end_of(transport.recv(0, {&byte, 1}));
+      } else {
+        // Rank 1 sees meanwhile that rank 2 has left, and looks at all its peers.
+        if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        end_of(transport.send(1, {&byte, 1}));
+      }
+    });
+  }
+}
+
 TEST_CASE("a ring of ranks has its two connections, also beyond a limit of one") {
   for (const int most : {1, 2}) {
     with_limit(Wires::kTcp, 4, most, [&](Member& member, int rank, AbortToken& abort) {
