@@ -24,7 +24,8 @@ for attempt in range(3):  # the first allocates
     large[:] = urgent[:] = 1
     ronde.barrier()
     bulk = submit(large, "large", 0)
-    time.sleep(0.005)  # it is under way
+    while large[:: 1 << 16].max() == 1:
+        time.sleep(0.0005)  # until it has written some results, and so is under way
     quick = submit(urgent, "urgent", 10)
     quick.wait(-1.0)
     overtook = not bulk.done()
