@@ -122,7 +122,7 @@ def test_a_stall_is_summed_up(run_job):
 
 def test_a_stall_is_told_of_by_one_rank_which_names_the_doctor(run_job):
     stalled = {"RONDE_STALL_WARNING_SECONDS": "1"}
-    status, output = run_job(TRAINING.format(failure="time.sleep(1.5)"), 4, environment=stalled)
+    status, output = run_job(TRAINING.format(failure="time.sleep(4)"), 4, environment=stalled)
     assert status == 0, output
     warnings = [line for line in output.splitlines() if "has waited" in line]
     warning = r'\[0\] .* allreduce "gradient" has waited \d s for rank 1; `ronde doctor --job`'

@@ -117,18 +117,23 @@ def test_diff_says_what_became_slower(slow_job, clean_job):
 LOADING = """
     import sys
     import time
+    from pathlib import Path
 
     import numpy as np
     import ronde
 
     ronde.init()
+    load_s = 0
     for step in range(16):
+        began = time.monotonic()
         with ronde.mark_span("load"):
             time.sleep(0.03)
+        load_s += time.monotonic() - began
         with ronde.mark_span("compute"):
             time.sleep(0.01)
         ronde.allreduce(np.ones(1000, np.float32), name="g")
         ronde.mark_step()
+    Path(__file__).with_name(f"load_s.{ronde.rank()}").write_text(str(load_s))
 """
 
 
@@ -145,8 +150,9 @@ def test_a_loader_that_is_slow_on_all_ranks_is_what_the_report_says(loading_job,
     status, text, errors = report(loading_job / "trace.json", "-o", page)
     assert status == 0, errors
     verdict = re.sub(r"\s+", " ", text)
-    told = r'(\d\d)\.\d ms of (\d\d)\.\d ms of each step is your span "load" \(on all ranks\)'
-    assert re.search(told, verdict), text
+    told = r'([\d.]+) ms of ([\d.]+) ms of each step is your span "load" \(on all ranks\)'
+    load_ms, step_ms = map(float, re.search(told, verdict).groups())
+    assert 29 < load_ms < step_ms, text
     assert re.search(r"Spans per step.*\n.*\n +load .*\n +compute ", text), text
     assert "share the" not in verdict, "ranks that sleep lack no cores"
 
@@ -157,7 +163,8 @@ def test_programs_read_report_diff_and_doctor_as_json(loading_job, slow_job):
     told = json.loads(text)
     assert (told["version"], told["kind"], told["size"], told["steps"]) == (1, "report", 3, 15)
     spans = {span["name"]: span for span in told["spans"]}
-    assert all(29 < ms < 60 for ms in spans["load"]["own_ms"]), spans
+    most = [float((loading_job / f"load_s.{rank}").read_text()) * 1000 / 15 for rank in range(3)]
+    assert all(29 < ms < most[rank] for rank, ms in enumerate(spans["load"]["own_ms"])), spans
     assert "span" in {finding["cause"] for finding in told["findings"]}
     assert len(told["ranks"]) == len(told["unmarked_ms"]) == 3
     traces = [loading_job / "trace.json", slow_job / "trace.json"]
@@ -179,18 +186,20 @@ def test_programs_read_report_diff_and_doctor_as_json(loading_job, slow_job):
 
 def test_top_names_the_slow_rank_while_the_job_runs(tmp_path):
     path = tmp_path / "script.py"
-    path.write_text(textwrap.dedent(TRAINING.replace("range(16)", "range(150)")))
+    path.write_text(textwrap.dedent(TRAINING.replace("range(16)", "range(10_000)")))
     trace = tmp_path / "trace.json"
     command = [sys.executable, str(path), "1"]
     job = jobs.launch(command, 3, options=["--timeline", str(trace)])
     text = ""
-    while "Rank 1 (" not in text and job.poll() is None:
+    end = time.monotonic() + 100
+    while "Rank 1 (" not in text and job.poll() is None and time.monotonic() < end:
         time.sleep(0.5)
         _, text, _ = report(trace, "-n", 1, command=("top",))
     still_running = job.poll() is None
-    status, output = jobs.finish(job)
-    assert status == 0, output
-    assert still_running, text
+    job.terminate()
+    _, output = jobs.finish(job)
+    assert still_running, output
+    assert "Rank 1 (" in text
     assert re.search(r"rank 2 +\d+ +[\d.]+ [KM]?B", text.split("Rates")[1]), text
 
 
