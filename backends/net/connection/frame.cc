@@ -27,15 +27,6 @@ Result<Written> write_on(Stream& stream, std::span<const std::byte> head,
   return stream.has_unsent() ? Written::kBlocked : Written::kAll;
 }
 
-Result<std::optional<FrameHead>> FrameHeadReader::read(Stream& stream) {
-  const iovec rest{bytes_.data() + received_, bytes_.size() - received_};
-  RONDE_ASSIGN_OR_RETURN(const std::size_t got, stream.receive({&rest, 1}));
-  received_ += got;
-  if (received_ < bytes_.size()) return std::optional<FrameHead>();
-  received_ = 0;
-  return std::optional(decode_head(bytes_));
-}
-
 std::string frame_of(std::string_view text) {
   const auto head = encode_head({.kind = FrameKind::kData, .length = text.size()});
   return std::string(as_text(head)).append(text);

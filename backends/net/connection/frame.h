@@ -9,7 +9,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -77,19 +76,6 @@ enum class Written : std::uint8_t {
 /// Writes a frame on from byte `done`, which it moves. No call blocks. Errors: as Stream.
 Result<Written> write_on(Stream& stream, std::span<const std::byte> head,
                          std::span<const std::byte> body, std::size_t& done);
-
-/// Collects the bytes of one head after another. No call blocks. Threads: one.
-class FrameHeadReader {
- public:
-  /// A head once all of it has arrived. Errors: as Stream.
-  Result<std::optional<FrameHead>> read(Stream& stream);
-  /// True while a head has arrived in part.
-  [[nodiscard]] bool is_reading() const noexcept { return received_ != 0; }
-
- private:
-  FrameHeadBytes bytes_{};
-  std::size_t received_ = 0;
-};
 
 /// A frame of the kind kData with this body.
 std::string frame_of(std::string_view text);

@@ -197,7 +197,7 @@ struct WithoutWindow {
   }
   /// The next frame that it has sent begins so.
   bool has_sent(FrameKind kind, std::uint64_t number, std::uint64_t length) {
-    const FrameHead head = FrameHeadReader().read(ends.there).value().value();
+    const FrameHead head = decode_head(sent(kFrameHeadBytes));
     return head.kind == kind && head.number == number && head.length == length;
   }
   Status receive(bool tends = false) {
