@@ -246,7 +246,7 @@ void Peer::tend() {
   bool more = true;
   while (std::exchange(more, false) && failed_.ok()) defer(turn(more, /*tends=*/true));
   const auto service = needs_.services.front();
-  lanes_.front().for_each_idle([&](int fd) { needs_.args.manager->watch(service, fd); });
+  lanes_.front().for_each_idle([&](int fd) { needs_.args.manager->watch(service, fd, POLLIN); });
 }
 
 void Peer::rest(std::size_t interface) {

@@ -90,9 +90,12 @@ Result<std::shared_ptr<ConnectionManager>> TcpBackend::manager_for(const GroupSp
   if (inside_ != nullptr) return inside_;
   const FailedRank self{args_->party.rank, {}, args_->party.self.pid};
   RONDE_ASSIGN_OR_RETURN(FileDescriptor listener, listen_on(endpoint_inside(*args_, self)));
-  RONDE_ASSIGN_OR_RETURN(inside_,
-                         ConnectionManager::create(std::move(listener), args_->party.size));
-  return inside_;
+  auto manager = args_->manager;
+  if (manager == nullptr) {
+    RONDE_ASSIGN_OR_RETURN(manager, ConnectionManager::create(args_->party.size));
+  }
+  manager->listen(std::move(listener));
+  return inside_ = std::move(manager);
 }
 
 Result<std::unique_ptr<Communicator>> TcpBackend::open(const GroupSpec& group, Exchange&) {
@@ -111,6 +114,7 @@ Result<std::unique_ptr<Communicator>> TcpBackend::open(const GroupSpec& group, E
                               healing ? names_of_interfaces(args) : std::vector<std::string>()),
            .party = party_for(args, group),
            .manager = std::move(manager),
+           .between_hosts = !group.on_one_host(),
            .route = std::move(route),
            .timeout = args.timeout,
            .late_after = args.late_after,

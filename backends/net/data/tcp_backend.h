@@ -50,7 +50,7 @@ class TcpBackend final : public Backend {
 
   const std::shared_ptr<const TcpBackendArgs> args_;
   Mutex mutex_;
-  /// Inside this host; null until a group needs it.
+  /// Once a group inside this host needs it: it accepts there too.
   std::shared_ptr<ConnectionManager> inside_ RONDE_GUARDED_BY(mutex_);
 };
 

@@ -17,7 +17,6 @@
 #include "core/base/clock.h"
 #include "core/base/mutex.h"
 #include "core/base/os/file_descriptor.h"
-#include "core/base/thread_name.h"
 
 namespace ronde::net {
 
@@ -133,132 +132,21 @@ Mailbox::Mail Mailbox::take() {
   return std::exchange(mail_, {});
 }
 
-// The thread looks again after this time whether callers still drive. It costs them no wake-up.
-constexpr std::chrono::milliseconds kHandOver{10};
-
-// Who drives the links of a transport whose connections heal: a caller that waits, or the
-// transport's own thread once no caller has driven them for a while.
-
-/// Threads: any, each with the transport's mutex.
-class DriverTurn {
- public:
-  /// `wake`: an event; while it is readable, the thread is to leave its sleep in poll(). Not valid:
-  /// there is no thread.
-  explicit DriverTurn(FileDescriptor wake) : wake_(std::move(wake)) {}
-
-  // For callers.
-
-  /// A caller may add connections that the thread's poll() does not know of.
-  void note_call();
-  void begin_wait() noexcept { caller_waits_ = true; }
-  /// `broken`: nothing moves any more.
-  void end_wait(bool broken);
-  [[nodiscard]] bool caller_waits() const noexcept { return caller_waits_; }
-  /// The thread drives from now on, whatever callers do.
-  void leave();
-  /// The thread ends.
-  void stop();
-  /// Sleeps until the thread has driven, or for that time.
-  void wait_for_thread(Mutex& mutex, Duration limit) RONDE_REQUIRES(mutex) {
-    turn_->wait_until(mutex, now() + limit);
-  }
-
-  // For the thread.
-
-  /// False if no caller has driven the links for a while, or at the end. Sleeps a while otherwise.
-  bool stay_away(Mutex& mutex, bool broken) RONDE_REQUIRES(mutex);
-  [[nodiscard]] bool stopped() const noexcept { return stop_; }
-  /// The thread begins its turn.
-  void begin() { clear_event(wake_.get()); }
-  /// Its turn has ended; it polls next, if it does.
-  void end(bool polls);
-  /// For its poll().
-  [[nodiscard]] int wake() const noexcept { return wake_.get(); }
-
-  /// In a forked child: a thread of the parent may wait there.
-  void forget() noexcept { (void)turn_.release(); }
-
- private:
-  void rouse();
-
-  const FileDescriptor wake_;
-  std::unique_ptr<CondVar> turn_ = std::make_unique<CondVar>();
-  bool caller_waits_ = false;
-  bool thread_rests_ = false;  // until a caller stops waiting
-  bool thread_polls_ = false;  // on descriptors that may be old
-  std::uint64_t calls_ = 0;
-  std::uint64_t calls_seen_ = 0;
-  bool leaves_ = false;
-  bool stop_ = false;
-};
-
-void DriverTurn::note_call() {
-  ++calls_;
-  if (std::exchange(thread_polls_, false)) notify_event(wake_.get());
-}
-
-void DriverTurn::end_wait(bool broken) {
-  caller_waits_ = false;
-  if (thread_rests_) turn_->notify_all();
-  if (broken && wake_.valid()) notify_event(wake_.get());
-}
-
-void DriverTurn::rouse() {
-  turn_->notify_all();
-  notify_event(wake_.get());
-}
-
-void DriverTurn::leave() {
-  leaves_ = true;
-  rouse();
-}
-
-void DriverTurn::stop() {
-  stop_ = true;
-  rouse();
-}
-
-bool DriverTurn::stay_away(Mutex& mutex, bool broken) {
-  thread_polls_ = false;
-  const bool called = calls_seen_ != calls_;
-  calls_seen_ = calls_;
-  if (stop_ || leaves_ || broken) return false;
-  if (caller_waits_ && !called) {
-    thread_rests_ = true;
-    turn_->wait(mutex);
-    thread_rests_ = false;
-    return true;
-  }
-  if (called) turn_->wait_until(mutex, now() + kHandOver);
-  return called;
-}
-
-void DriverTurn::end(bool polls) {
-  if (leaves_) turn_->notify_all();
-  thread_polls_ = polls;
-}
-
 constexpr std::chrono::milliseconds kLookInterval{100};
 // A word that the peer sent before the last message arrived comes within a round trip.
 constexpr std::chrono::seconds kLongestRoundTrip{1};
 
-/// Threads: as Transport; the manager's thread tends idle connections that do not heal.
+/// Threads: as Transport; the manager's thread too, while no caller waits.
 class TcpTransport final : public Transport {
  public:
-  TcpTransport(TcpTransportArgs args, FileDescriptor wake, FileDescriptor thread_wake)
+  TcpTransport(TcpTransportArgs args, FileDescriptor wake)
       : args_(std::move(args)),
+        tended_(heals() || is_limited()),
         mailbox_(std::move(wake)),
-        peers_(static_cast<std::size_t>(args_.members.size())),
-        turn_(std::move(thread_wake)) {
-    {
-      const MutexLock lock(mutex_);  // no call of the manager comes before its number is known
-      for (std::size_t interface = 0; interface < args_.members.interfaces(); ++interface)
-        add_service(interface);
-    }
-    if (heals()) {
-      const SignalsBlocked blocked;
-      thread_ = std::thread([this] { run(); });
-    }
+        peers_(static_cast<std::size_t>(args_.members.size())) {
+    const MutexLock lock(mutex_);  // no call of the manager comes before its number is known
+    for (std::size_t interface = 0; interface < args_.members.interfaces(); ++interface)
+      add_service(interface);
   }
 
   ~TcpTransport() override {
@@ -266,13 +154,9 @@ class TcpTransport final : public Transport {
       forget();
       return;
     }
-    if (heals()) {
-      say_goodbye();
-      stop_thread();
-    } else {
-      remove_services();
-      deliver_rest();
-    }
+    if (heals()) say_goodbye();
+    remove_services();
+    if (!heals()) deliver_rest();
   }
   TcpTransport(const TcpTransport&) = delete;
   TcpTransport& operator=(const TcpTransport&) = delete;
@@ -283,51 +167,51 @@ class TcpTransport final : public Transport {
   Result<TransferId> send(int to, std::span<const std::byte> data) override RONDE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     RONDE_RETURN_IF_ERROR(check_peer(to));
-    turn_.note_call();
     Peer& with = peer(to);
     const TransferId id = make_transfer_id(false, to, with.post_send(data));
     bool more = false;
     if (broken_.ok()) broken_ = with.connect();
     if (broken_.ok()) broken_ = with.progress_sends(more);
+    settle();
     return id;
   }
 
   Result<TransferId> recv(int from, std::span<std::byte> data) override RONDE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     RONDE_RETURN_IF_ERROR(check_peer(from));
-    turn_.note_call();
     Peer& with = peer(from);
     const TransferId id = make_transfer_id(true, from, with.post_receive(data));
     if (broken_.ok()) broken_ = with.connect();
+    settle();
     return id;
   }
 
   Status wait(TransferId id, const AbortToken& abort) override RONDE_EXCLUDES(mutex_) {
+    const auto is_done = [this, id]() RONDE_REQUIRES(mutex_) { return done(id); };
     bool woken = false;
     Sleep next;
     while (true) {
       if (std::exchange(woken, false)) clear_event(mailbox_.wake());
-      if (const auto end = try_to_finish(id, next)) return end->ok() ? *end : verdict(*end, abort);
+      if (const auto end = try_to_finish(is_done, next))
+        return end->ok() ? *end : verdict(*end, abort);
       if (abort.poll()) {
         const MutexLock lock(mutex_);
         if (broken_.ok()) broken_ = abort.status();
       } else if (!next.ready) {
         const AbortListening listening(mailbox_.wake(), abort);
-        sleep(next, kSleepSliceMs, woken);
+        woken = sleep(next);
       }
     }
   }
 
  private:
-  /// The connections over one interface that may rest, for the manager's thread.
-  class Idle final : public IdleConnections {
+  /// The connections over one interface, for the manager's thread.
+  class Tended final : public TendedConnections {
    public:
-    Idle(TcpTransport& owner, std::size_t interface) noexcept
+    Tended(TcpTransport& owner, std::size_t interface) noexcept
         : owner_(owner), interface_(interface) {}
 
-    void tend() override {
-      if (!owner_.heals()) owner_.tend();  // else the transport's own thread does
-    }
+    TimePoint tend() override { return owner_.tend(); }
     TimePoint least_recent_use() override { return owner_.least_recent_use(interface_); }
     void end_least_recent() override { owner_.end_least_recent(interface_); }
 
@@ -336,14 +220,16 @@ class TcpTransport final : public Transport {
     const std::size_t interface_;
   };
 
-  /// The descriptors that a thread sleeps on, and how long.
+  /// The descriptors that a caller sleeps on.
   struct Sleep {
     std::vector<pollfd> entries;
     bool ready = false;  // nothing to sleep for
-    bool needs_looks = false;
   };
 
   [[nodiscard]] bool heals() const noexcept { return args_.window_bytes > 0; }
+  [[nodiscard]] bool is_limited() const noexcept {
+    return args_.between_hosts && args_.manager->limited();
+  }
 
   /// The connections of each interface are a service, so that both ends know which interface it is.
   void add_service(std::size_t interface) {
@@ -353,29 +239,26 @@ class TcpTransport final : public Transport {
     auto on_failure = [this, interface](int rank, const Status& why) {
       mailbox_.put(Mailbox::Failure{interface, rank, why});
     };
-    idle_.push_back(std::make_unique<Idle>(*this, interface));
-    services_.push_back(args_.manager->add(
-        {std::move(party), std::move(on_link), std::move(on_failure), idle_.back().get()}));
+    tended_by_interface_.push_back(std::make_unique<Tended>(*this, interface));
+    services_.push_back(
+        args_.manager->add({std::move(party), std::move(on_link), std::move(on_failure),
+                            args_.between_hosts ? tended_by_interface_.back().get() : nullptr}));
   }
 
   void remove_services() {
     for (const auto service : services_) args_.manager->remove(service);
   }
 
-  /// A forked child has no such thread, and says no goodbye on its parent's connections.
+  /// A forked child says no goodbye on its parent's connections.
   void forget() RONDE_NO_THREAD_SAFETY_ANALYSIS {
-    turn_.forget();
     mailbox_.forget();
     for (auto& each : peers_) (void)each.release();
-    // NOLINTBEGIN(clang-analyzer-cplusplus.NewDeleteLeaks): the child has no such thread to join
-    (void)std::make_unique<std::thread>(std::move(thread_)).release();
   }
-  // NOLINTEND(clang-analyzer-cplusplus.NewDeleteLeaks)
 
   /// A peer may ask to end a connection just before this side closes it. Its word would reset the
   /// connection, and what has not been delivered would be lost. The manager knows this no more.
   void deliver_rest() RONDE_NO_THREAD_SAFETY_ANALYSIS {
-    if (!args_.manager->limited() || !broken_.ok()) return;
+    if (!is_limited() || !broken_.ok()) return;
     const TimePoint limit = now() + kLongestRoundTrip;
     for (Peer* each : used_) {
       while (now() < limit && !each->drain()) {
@@ -384,23 +267,64 @@ class TcpTransport final : public Transport {
     }
   }
 
-  // Connections that may rest, for the manager's thread.
+  /// A caller has used connections.
+  void settle() {
+    if (tended_) args_.manager->settle();
+  }
+
+  // For the manager's thread.
 
   /// True with the mutex locked. Another thread may hold it for long: then a later call counts.
   bool try_lock() RONDE_TRY_ACQUIRE(true, mutex_) {
     if (mutex_.try_lock()) return true;
-    args_.manager->settle();
+    settle();
     return false;
   }
 
-  void tend() RONDE_EXCLUDES(mutex_) {
-    if (!try_lock()) return;
-    // A wait takes its mail itself: it must see the wake-up.
-    if (broken_.ok() && !turn_.caller_waits()) broken_ = take_mail();
+  TimePoint tend() RONDE_EXCLUDES(mutex_) {
+    if (!tended_ || !try_lock()) return kForever;
+    const TimePoint next = serve();
+    mutex_.unlock();
+    return next;
+  }
+
+  /// A caller that waits does all that itself: it must see the wake-up of its mail.
+  TimePoint serve() RONDE_REQUIRES(mutex_) {
+    if (caller_waits_ || !broken_.ok()) return kForever;
+    return heals() ? drive() : tend_idle();
+  }
+
+  TimePoint tend_idle() RONDE_REQUIRES(mutex_) {
+    broken_ = take_mail();
     if (broken_.ok()) {
       for (Peer* each : used_) each->tend();
     }
-    mutex_.unlock();
+    return kForever;
+  }
+
+  /// One turn of connections that heal.
+  TimePoint drive() RONDE_REQUIRES(mutex_) {
+    bool more = false;
+    broken_ = progress(more);
+    if (!broken_.ok()) {
+      withdraw();
+      return kForever;
+    }
+    bool looks = false;
+    for (const Peer* each : used_) {
+      more = more || each->has_unread();
+      looks = looks || each->needs_looks();
+      each->for_each_wait(
+          [this](int fd, int events) { args_.manager->watch(services_.front(), fd, events); });
+    }
+    if (more) return now();
+    return looks ? now() + kLookInterval : kForever;
+  }
+
+  /// Nothing moves any more. The peers see that by their connections, old and new ones.
+  void withdraw() RONDE_REQUIRES(mutex_) {
+    remove_services();
+    for (Peer* each : used_) each->close();
   }
 
   Peer* least_recently_used(std::size_t interface) RONDE_REQUIRES(mutex_) {
@@ -426,7 +350,7 @@ class TcpTransport final : public Transport {
     if (!try_lock()) return;
     if (Peer* const least = least_recently_used(interface)) {
       least->rest(interface);
-      turn_.note_call();  // the thread sends it, where there is one
+      settle();
     }
     mutex_.unlock();
   }
@@ -468,16 +392,16 @@ class TcpTransport final : public Transport {
   }
 
   /// Ok: it is done. Nothing: sleep first.
-  std::optional<Status> try_to_finish(TransferId id, Sleep& next) RONDE_EXCLUDES(mutex_) {
+  std::optional<Status> try_to_finish(auto is_done, Sleep& next) RONDE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    turn_.note_call();
-    turn_.begin_wait();
+    caller_waits_ = true;
     bool more = false;
-    if (broken_.ok() && !done(id)) broken_ = progress(more);
-    const bool finished = done(id);
+    if (broken_.ok() && !is_done()) broken_ = progress(more);
+    const bool finished = is_done();
     if (finished || !broken_.ok()) {
-      turn_.end_wait(!broken_.ok());
-      args_.manager->settle();
+      caller_waits_ = false;
+      if (!broken_.ok() && heals()) withdraw();
+      settle();
       return finished ? Status() : broken_;
     }
     prepare(next, more);
@@ -512,89 +436,47 @@ class TcpTransport final : public Transport {
   /// Lists what may move next. `more`: more may move now.
   void prepare(Sleep& next, bool more) const RONDE_REQUIRES(mutex_) {
     next.ready = more;
-    next.needs_looks = false;
     next.entries.clear();
     if (more) return;
     next.entries.push_back({mailbox_.wake(), POLLIN, 0});
     for (const Peer* each : used_) {
       next.ready = next.ready || each->has_unread();
-      next.needs_looks = next.needs_looks || each->needs_looks();
       each->for_each_wait([&](int fd, int events) {
         next.entries.push_back({fd, static_cast<short>(events), 0});
       });
     }
   }
 
-  static void sleep(Sleep& next, std::int64_t limit_ms, bool& woken) {
-    ::poll(next.entries.data(), next.entries.size(), static_cast<int>(limit_ms));
-    woken = next.entries.front().revents != 0;
-  }
-
-  // The thread.
-
-  void run() noexcept RONDE_EXCLUDES(mutex_) {
-    name_this_thread("ronde-heal");
-    bool woken = false;
-    Sleep next;
-    while (drive(next, woken)) {
-      woken = false;
-      if (!next.ready) sleep(next, next.needs_looks ? kLookInterval.count() : -1, woken);
-    }
-    withdraw();
-  }
-
-  /// One turn, once no caller drives the links; false at the end. The wake-up is the caller's where
-  /// there is one.
-  bool drive(Sleep& next, bool woken) RONDE_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    while (turn_.stay_away(mutex_, !broken_.ok())) {
-    }
-    if (turn_.stopped() || !broken_.ok()) return false;
-    if (woken) clear_event(mailbox_.wake());
-    turn_.begin();
-    bool more = false;
-    broken_ = progress(more);
-    prepare(next, more || !broken_.ok());
-    next.entries.push_back({turn_.wake(), POLLIN, 0});
-    turn_.end(/*polls=*/!next.ready);
-    args_.manager->settle();
-    return true;
-  }
-
-  /// Nothing moves any more. The peers see that by their connections, old and new ones.
-  void withdraw() RONDE_EXCLUDES(mutex_) {
-    remove_services();
-    const MutexLock lock(mutex_);
-    for (Peer* each : used_) each->close();
+  /// True where the wake-up has come.
+  static bool sleep(Sleep& next) {
+    ::poll(next.entries.data(), next.entries.size(), kSleepSliceMs);
+    return next.entries.front().revents != 0;
   }
 
   /// The peers may still lack what was sent: it goes with this process's connections.
   void say_goodbye() RONDE_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    for (Peer* each : used_) {
-      if (each->was_connected()) each->post_goodbye();
-    }
-    turn_.leave();
-    const TimePoint deadline = now() + args_.limit;
-    const auto may_end = [](const Peer* each) { return each->may_end(); };
-    while (broken_.ok() && now() < deadline && !std::ranges::all_of(used_, may_end)) {
-      if (args_.abort && args_.abort->aborted()) return;
-      turn_.wait_for_thread(mutex_, kLookInterval);
-    }
-  }
-
-  void stop_thread() RONDE_EXCLUDES(mutex_) {
     {
       const MutexLock lock(mutex_);
-      turn_.stop();
+      for (Peer* each : used_) {
+        if (each->was_connected()) each->post_goodbye();
+      }
     }
-    thread_.join();
+    const auto may_end = [this]() RONDE_REQUIRES(mutex_) {
+      return std::ranges::all_of(used_, [](const Peer* each) { return each->may_end(); });
+    };
+    const TimePoint deadline = now() + args_.limit;
+    Sleep next;
+    while (now() < deadline && !try_to_finish(may_end, next)) {
+      if (args_.abort && args_.abort->aborted()) return;
+      if (!next.ready && sleep(next)) clear_event(mailbox_.wake());
+    }
   }
 
   const TcpTransportArgs args_;
   const pid_t process_ = ::getpid();
-  Mailbox mailbox_;                                     // its wake-up is also for aborts
-  std::vector<std::unique_ptr<Idle>> idle_;             // by interface
+  const bool tended_;  // by the manager's thread
+  Mailbox mailbox_;    // its wake-up is also for aborts
+  std::vector<std::unique_ptr<Tended>> tended_by_interface_;
   std::vector<ConnectionManager::ServiceId> services_;  // by interface
   const PeerNeeds needs_{args_, services_};
   Mutex mutex_;
@@ -603,21 +485,16 @@ class TcpTransport final : public Transport {
   Status broken_ RONDE_GUARDED_BY(mutex_);  ///< Nothing moves any more.
   Status told_ RONDE_GUARDED_BY(mutex_);    ///< The error that wait() has returned.
   TimePoint looked_ RONDE_GUARDED_BY(mutex_);
-  DriverTurn turn_ RONDE_GUARDED_BY(mutex_);
-  std::thread thread_;  // where connections heal
+  bool caller_waits_ RONDE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Transport>> make_tcp_transport(TcpTransportArgs args) {
-  const bool heals = args.window_bytes > 0;
   FileDescriptor wake = make_event();
-  FileDescriptor thread_wake = heals ? make_event() : FileDescriptor();
-  if (!wake.valid() || (heals && !thread_wake.valid())) {
-    return errno_status("cannot make an eventfd", Code::kResourceExhausted);
-  }
+  if (!wake.valid()) return errno_status("cannot make an eventfd", Code::kResourceExhausted);
   return std::unique_ptr<Transport>(
-      std::make_unique<TcpTransport>(std::move(args), std::move(wake), std::move(thread_wake)));
+      std::make_unique<TcpTransport>(std::move(args), std::move(wake)));
 }
 
 }  // namespace ronde::net

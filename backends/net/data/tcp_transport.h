@@ -3,11 +3,11 @@
 // other do not block each other.
 //
 // Where connections heal (RONDE_RECONNECT_SECONDS, or several interfaces), they are opened again
-// when they break. A thread of the transport drives them while no caller waits. So a peer that
-// lacks something never depends on the next call of this rank.
+// when they break. The manager's thread drives them while no caller waits. So a peer that lacks
+// something never depends on the next call of this rank.
 //
-// Where the number of connections is limited, the manager's thread tends those that carry nothing,
-// while the caller's thread computes. An idle one may end, and is made again when it is next used.
+// Where the number of connections is limited, that thread tends those that carry nothing. An idle
+// one may end, and is made again when it is next used.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +31,7 @@ struct TcpTransportArgs {
   Members members;
   Party party;  ///< Of this rank, for connections of this group alone.
   std::shared_ptr<ConnectionManager> manager;
+  bool between_hosts = false;  ///< Connections count in the manager's budget.
   /// The way to a rank over the interface of that place in the list of `members`.
   std::function<Result<Route>(const FailedRank& who, std::size_t interface)> route;
   Duration timeout{};  ///< For the first connection with a peer.

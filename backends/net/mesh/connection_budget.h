@@ -78,17 +78,18 @@ class CountedConnection {
   bool ending_ = false;
 };
 
-// The connections of a service that carry nothing now, as the connection manager sees them.
+// The connections of a service that the connection manager's thread serves while no caller does.
 
 /// Called in the manager's thread, without a lock of the manager. Blocks: never.
-class IdleConnections {
+class TendedConnections {
  public:
-  virtual ~IdleConnections() = default;
+  virtual ~TendedConnections() = default;
 
-  /// Answers what the peers say on them, and has the manager watch them.
-  virtual void tend() = 0;
+  /// Moves on what the peers wait for, and has the manager watch the connections. Returns when it
+  /// is to be called again, watched or not; kForever: not before that.
+  virtual TimePoint tend() = 0;
 
-  /// When the one that was not used for longest was used; kForever: none may be ended.
+  /// When the idle one that was not used for longest was used; kForever: none may be ended.
   virtual TimePoint least_recent_use() = 0;
 
   /// Asks the peer of that one to end it.

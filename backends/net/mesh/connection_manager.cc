@@ -1,9 +1,11 @@
 #include "backends/net/mesh/connection_manager.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
 #include "core/base/log.h"
@@ -15,21 +17,21 @@ namespace {
 /// Ended services that are remembered, so that a rank that still dials one learns of its end.
 constexpr std::size_t kMostEnded = 256;
 constexpr int kWake = -1;
-constexpr int kIdle = -2;
-/// Idle connections are looked at so long after their use, all at once.
+constexpr int kWatched = -2;
+/// Connections are tended so long after a caller has used one, all at once.
 constexpr std::chrono::milliseconds kSettleTime{20};
 
 }  // namespace
 
-ConnectionManager::ConnectionManager(Parts parts)
-    : wake_(std::move(parts.wake)),
-      idle_(std::move(parts.idle)),
-      budget_(std::move(parts.budget)),
+ConnectionManager::ConnectionManager(FileDescriptor wake, FileDescriptor watched, int ranks,
+                                     std::shared_ptr<ConnectionBudget> budget)
+    : wake_(std::move(wake)),
+      watched_(std::move(watched)),
+      budget_(std::move(budget)),
       connector_([this](Purpose purpose, const Digest& context) { return find(purpose, context); },
-                 parts.ranks) {
-  for (FileDescriptor& each : parts.listeners) connector_.listen(std::move(each));
+                 ranks) {
   connector_.watch(kWake, wake_.get());
-  if (limited()) connector_.watch(kIdle, idle_.get());
+  connector_.watch(kWatched, watched_.get());
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
 }
@@ -46,7 +48,7 @@ void ConnectionManager::run() noexcept {
     clear_event(wake_.get());
     if (stop_.load()) return;
     take_orders();
-    auto event = connector_.next(WaitLimit(settle_when_due()));
+    auto event = connector_.next(WaitLimit(tend_when_due()));
     if (event.ok()) {
       deliver(std::move(*event));
     } else {
@@ -56,29 +58,31 @@ void ConnectionManager::run() noexcept {
 }
 
 void ConnectionManager::take_orders() {
+  std::vector<FileDescriptor> listeners;
   std::vector<DialArgs> dials;
   std::vector<PartyPtr> forgotten;
   {
     const MutexLock lock(mutex_);
+    listeners.swap(listeners_);
     dials.swap(dials_);
     forgotten.swap(forgotten_);
   }
+  for (FileDescriptor& each : listeners) connector_.listen(std::move(each));
   for (const DialArgs& args : dials) connector_.dial(args);
   for (const PartyPtr& party : forgotten) connector_.forget_dials(*party);
 }
 
 void ConnectionManager::deliver(ConnectorEvent event) {
-  if (event.kind == ConnectorEvent::Kind::kReadable && event.rank == kIdle) tend_readable();
+  if (event.kind == ConnectorEvent::Kind::kReadable && event.rank == kWatched) tend_ready();
   if (event.party == nullptr) return;
-  const ServicePtr service = begin_call(event.party.get());
-  if (service == nullptr) return;
-  if (event.kind == ConnectorEvent::Kind::kAdmitted) {
-    service->on_link(link_of(std::move(event), service->idle != nullptr));
-    if (limited()) settle();
-  } else {
-    service->on_failure(event.rank, event.status);
-  }
-  end_call();
+  call(service_of(*event.party), [&](const Service& service) {
+    if (event.kind == ConnectorEvent::Kind::kAdmitted) {
+      service.on_link(link_of(std::move(event), service.tended != nullptr));
+    } else {
+      service.on_failure(event.rank, event.status);
+    }
+    tend(service);
+  });
   end_some();
 }
 
@@ -92,66 +96,48 @@ Link ConnectionManager::link_of(ConnectorEvent event, bool counts) const {
 }
 
 void ConnectionManager::settle() noexcept {
-  if (!limited() || is_forked()) return;
-  if (unsettled_.load(std::memory_order_relaxed)) return;
+  if (unsettled_.load(std::memory_order_relaxed) || is_forked()) return;
   if (!unsettled_.exchange(true)) notify_event(wake_.get());
 }
 
-/// Returns when the next time comes.
-TimePoint ConnectionManager::settle_when_due() {
-  if (settle_at_ == kForever && unsettled_.load()) settle_at_ = now() + kSettleTime;
-  if (now() < settle_at_) return settle_at_;
-  settle_at_ = kForever;
-  unsettled_.store(false);
-  tend();
-  end_some();
-  return kForever;
-}
-
-void ConnectionManager::watch(ServiceId id, int fd) noexcept {
-  if (!limited() || is_forked()) return;
+void ConnectionManager::watch(ServiceId id, int fd, int events) noexcept {
+  if (is_forked()) return;
+  static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT);
   epoll_event event{};
-  event.events = EPOLLIN | EPOLLONESHOT;
+  event.events = static_cast<std::uint32_t>(events) | EPOLLONESHOT;
   event.data.u64 = id;
-  if (::epoll_ctl(idle_.get(), EPOLL_CTL_MOD, fd, &event) == 0) return;
-  (void)::epoll_ctl(idle_.get(), EPOLL_CTL_ADD, fd, &event);
+  if (::epoll_ctl(watched_.get(), EPOLL_CTL_MOD, fd, &event) == 0) return;
+  (void)::epoll_ctl(watched_.get(), EPOLL_CTL_ADD, fd, &event);
 }
 
-/// The parties of services whose connections count: all, or that of one service.
-std::vector<ConnectionManager::PartyPtr> ConnectionManager::with_idle(ServiceId only) {
-  std::vector<PartyPtr> parties;
-  const MutexLock lock(mutex_);
-  for (const auto& [id, service] : services_) {
-    const bool meant = only == 0 || only == id;
-    if (meant && service->idle != nullptr) parties.push_back(party_of(service));
+/// Returns when the next time comes.
+TimePoint ConnectionManager::tend_when_due() {
+  if (unsettled_.load()) tend_at_ = std::min<TimePoint>(tend_at_, now() + kSettleTime);
+  if (now() < tend_at_) return tend_at_;
+  tend_at_ = kForever;
+  unsettled_.store(false);
+  for (const ServiceId id : tended()) {
+    call(id, [this](const Service& service) { tend(service); });
   }
-  return parties;
+  end_some();
+  return tend_at_;
 }
 
-void ConnectionManager::call_idle(const PartyPtr& party, auto call) {
-  const ServicePtr service = begin_call(party.get());
-  if (service == nullptr) return;
-  call(*service->idle);
-  end_call();
+void ConnectionManager::tend(const Service& service) {
+  if (service.tended != nullptr) tend_at_ = std::min(tend_at_, service.tended->tend());
 }
 
-void ConnectionManager::tend(ServiceId only) {
-  for (const PartyPtr& party : with_idle(only)) {
-    call_idle(party, [](IdleConnections& idle) { idle.tend(); });
-  }
-}
-
-void ConnectionManager::tend_readable() {
+void ConnectionManager::tend_ready() {
   std::array<epoll_event, 64> events{};
-  const int count = ::epoll_wait(idle_.get(), events.data(), static_cast<int>(events.size()), 0);
-  std::vector<ServiceId> ids;
+  const int count = ::epoll_wait(watched_.get(), events.data(), static_cast<int>(events.size()), 0);
+  std::set<ServiceId> ids;
   for (int i = 0; i < count; ++i) {
     const ServiceId id = events[static_cast<std::size_t>(i)].data.u64;  // a packed structure's
-    ids.push_back(id);
+    ids.insert(id);
   }
-  std::ranges::sort(ids);
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  for (const ServiceId id : ids) tend(id);
+  for (const ServiceId id : ids) {
+    call(id, [this](const Service& service) { tend(service); });
+  }
   end_some();
 }
 
@@ -159,40 +145,62 @@ void ConnectionManager::tend_readable() {
 void ConnectionManager::end_some() {
   if (!limited()) return;
   for (int left = budget_->excess(); left > 0; --left) {
-    const PartyPtr party = least_recently_used();
-    if (party == nullptr) return;
-    call_idle(party, [](IdleConnections& idle) { idle.end_least_recent(); });
+    const ServiceId id = least_recently_used();
+    if (id == 0) return;
+    call(id, [](const Service& service) { service.tended->end_least_recent(); });
   }
 }
 
-/// The party whose idle connection was not used for longest; null where none is idle.
-ConnectionManager::PartyPtr ConnectionManager::least_recently_used() {
-  PartyPtr least;
+/// The service whose idle connection was not used for longest; 0 where none is idle.
+ConnectionManager::ServiceId ConnectionManager::least_recently_used() {
+  ServiceId least = 0;
   TimePoint least_use = kForever;
-  for (const PartyPtr& party : with_idle()) {
-    call_idle(party, [&](IdleConnections& idle) {
-      const TimePoint use = idle.least_recent_use();
-      if (use < least_use) least = party;
+  for (const ServiceId id : tended()) {
+    call(id, [&](const Service& service) {
+      const TimePoint use = service.tended->least_recent_use();
+      if (use < least_use) least = id;
       least_use = std::min(use, least_use);
     });
   }
   return least;
 }
 
-/// Null where the service has been removed.
-ConnectionManager::ServicePtr ConnectionManager::begin_call(const Party* party) {
+std::vector<ConnectionManager::ServiceId> ConnectionManager::tended() {
+  std::vector<ServiceId> ids;
   const MutexLock lock(mutex_);
   for (const auto& [id, service] : services_) {
-    if (&service->party != party) continue;
-    called_ = party;
-    return service;
+    if (service->tended != nullptr) ids.push_back(id);
   }
-  return nullptr;
+  return ids;
+}
+
+/// 0 where it has been removed.
+ConnectionManager::ServiceId ConnectionManager::service_of(const Party& party) {
+  const MutexLock lock(mutex_);
+  const auto found = std::ranges::find_if(
+      services_, [&](const auto& entry) { return &entry.second->party == &party; });
+  return found == services_.end() ? 0 : found->first;
+}
+
+/// Does nothing where the service has been removed.
+void ConnectionManager::call(ServiceId id, auto body) {
+  const ServicePtr service = begin_call(id);
+  if (service == nullptr) return;
+  body(*service);
+  end_call();
+}
+
+ConnectionManager::ServicePtr ConnectionManager::begin_call(ServiceId id) {
+  const MutexLock lock(mutex_);
+  const auto found = services_.find(id);
+  if (found == services_.end()) return nullptr;
+  called_ = id;
+  return found->second;
 }
 
 void ConnectionManager::end_call() {
   const MutexLock lock(mutex_);
-  called_ = nullptr;
+  called_ = 0;
   call_ended_.notify_all();
 }
 
@@ -200,6 +208,13 @@ ConnectionManager::PartyPtr ConnectionManager::find(Purpose purpose, const Diges
   const MutexLock lock(mutex_);
   const auto found = parties_.find({purpose, context});
   return found == parties_.end() ? nullptr : found->second;
+}
+
+void ConnectionManager::listen(FileDescriptor listener) {
+  if (is_forked()) return;
+  const MutexLock lock(mutex_);
+  listeners_.push_back(std::move(listener));
+  notify_event(wake_.get());
 }
 
 ConnectionManager::ServiceId ConnectionManager::add(Service service) {
@@ -214,20 +229,20 @@ ConnectionManager::ServiceId ConnectionManager::add(Service service) {
 void ConnectionManager::remove(ServiceId id) {
   if (is_forked()) return;
   const MutexLock lock(mutex_);
-  const auto found = services_.find(id);
-  if (found == services_.end()) return;
-  const Party& party = found->second->party;
-  // Without the call-backs, which may hold much.
-  const auto ended = std::make_shared<const Party>(party);
-  const PartyKey key{party.purpose, hash_of_context(party.context)};
-  forgotten_.push_back(party_of(found->second));
-  const bool from_call = std::this_thread::get_id() == thread_.get_id();
-  services_.erase(found);
-  parties_[key] = ended;
-  ended_.emplace_back(key, ended);
-  forget_oldest();
-  notify_event(wake_.get());
-  while (!from_call && called_ == &party) call_ended_.wait(mutex_);
+  if (const auto found = services_.find(id); found != services_.end()) {
+    const Party& party = found->second->party;
+    // Without the call-backs, which may hold much.
+    const auto ended = std::make_shared<const Party>(party);
+    const PartyKey key{party.purpose, hash_of_context(party.context)};
+    forgotten_.push_back(party_of(found->second));
+    services_.erase(found);
+    parties_[key] = ended;
+    ended_.emplace_back(key, ended);
+    forget_oldest();
+    notify_event(wake_.get());
+  }
+  if (std::this_thread::get_id() == thread_.get_id()) return;
+  while (called_ == id) call_ended_.wait(mutex_);
 }
 
 void ConnectionManager::forget_oldest() {
@@ -253,27 +268,17 @@ void ConnectionManager::dial(ServiceId id, int rank, const Route& route, TimePoi
 }
 
 Result<std::shared_ptr<ConnectionManager>> ConnectionManager::create(
-    FileDescriptor listener, int ranks, std::shared_ptr<ConnectionBudget> budget) {
-  std::vector<FileDescriptor> one;
-  one.push_back(std::move(listener));
-  return create(std::move(one), ranks, std::move(budget));
-}
-
-Result<std::shared_ptr<ConnectionManager>> ConnectionManager::create(
-    std::vector<FileDescriptor> listeners, int ranks, std::shared_ptr<ConnectionBudget> budget) {
-  Parts parts{std::move(listeners), make_event(), {}, ranks, std::move(budget)};
-  if (!parts.wake.valid()) {
-    return errno_status("cannot make an eventfd", Code::kResourceExhausted);
-  }
-  if (parts.budget != nullptr && parts.budget->limited()) {
-    parts.idle.reset(::epoll_create1(EPOLL_CLOEXEC));
-    if (!parts.idle.valid()) return errno_status("cannot make an epoll", Code::kResourceExhausted);
-  }
+    int ranks, std::shared_ptr<ConnectionBudget> budget) {
+  FileDescriptor wake = make_event();
+  if (!wake.valid()) return errno_status("cannot make an eventfd", Code::kResourceExhausted);
+  FileDescriptor watched(::epoll_create1(EPOLL_CLOEXEC));
+  if (!watched.valid()) return errno_status("cannot make an epoll", Code::kResourceExhausted);
   // The thread does not exist in a forked child, which leaks what the thread may have held.
-  return std::shared_ptr<ConnectionManager>(new ConnectionManager(std::move(parts)),
-                                            [](const ConnectionManager* made) {
-                                              if (!made->is_forked()) delete made;
-                                            });
+  return std::shared_ptr<ConnectionManager>(
+      new ConnectionManager(std::move(wake), std::move(watched), ranks, std::move(budget)),
+      [](const ConnectionManager* made) {
+        if (!made->is_forked()) delete made;
+      });
 }
 
 }  // namespace ronde::net

@@ -1,6 +1,6 @@
-// All connections of this process with other ranks are made here: one listener, and one thread that
-// accepts, dials and authenticates. It sleeps while nothing is to do, and serves callers while
-// their own threads compute.
+// All connections of this process with other ranks are made here: one thread accepts, dials and
+// authenticates. It sleeps while nothing is to do. It also tends connections of data that heal, or
+// whose number is limited, while the threads of their callers compute.
 #pragma once
 
 #include <unistd.h>
@@ -54,23 +54,22 @@ class ConnectionManager {
     /// A dial has ended without a connection: kTimeout, or kRankFailure where the peer's process
     /// refuses connections, as it has ended. As on_link.
     std::function<void(int rank, const Status& why)> on_failure;
-    /// Its connections that carry nothing; it outlives the service. Null: they do not count in the
-    /// budget.
-    IdleConnections* idle = nullptr;
+    /// Its connections, which count in the budget; they outlive the service. Null: they do not
+    /// count, and the service alone serves them.
+    TendedConnections* tended = nullptr;
   };
 
-  /// Accepts at `listeners` for a job of `ranks` ranks, which bounds the handshakes at a time.
-  /// `budget` counts the connections of services that have IdleConnections, and limits them; null:
-  /// no count and no limit. Errors: kResourceExhausted.
+  /// For a job of `ranks` ranks, which bounds the handshakes at a time. `budget` counts the
+  /// connections of services with TendedConnections, and limits them; null: no count and no limit.
+  /// Errors: kResourceExhausted.
   static Result<std::shared_ptr<ConnectionManager>> create(
-      std::vector<FileDescriptor> listeners, int ranks,
-      std::shared_ptr<ConnectionBudget> budget = nullptr);
-  /// At one.
-  static Result<std::shared_ptr<ConnectionManager>> create(
-      FileDescriptor listener, int ranks, std::shared_ptr<ConnectionBudget> budget = nullptr);
+      int ranks, std::shared_ptr<ConnectionBudget> budget = nullptr);
   ~ConnectionManager();
   ConnectionManager(const ConnectionManager&) = delete;
   ConnectionManager& operator=(const ConnectionManager&) = delete;
+
+  /// Accepts connections from `listener` too from now on.
+  void listen(FileDescriptor listener) RONDE_EXCLUDES(mutex_);
 
   /// Accepts connections for the service from now on.
   ServiceId add(Service service) RONDE_EXCLUDES(mutex_);
@@ -86,28 +85,22 @@ class ConnectionManager {
       RONDE_EXCLUDES(mutex_);
 
   /// True where the number of connections is limited.
-  [[nodiscard]] bool limited() const noexcept { return idle_.valid(); }
+  [[nodiscard]] bool limited() const noexcept { return budget_ != nullptr && budget_->limited(); }
 
-  /// Says that connections may be idle now: its thread soon tends them, and ends some if there are
-  /// too many. Does nothing without a limit. Blocks: never.
+  /// Says that a caller has used connections: the thread soon tends all, and ends some if there are
+  /// too many. Blocks: never.
   void settle() noexcept;
 
-  /// Has the service's connections tended once `fd` becomes readable; good for one time.
-  void watch(ServiceId id, int fd) noexcept;
+  /// Has the service's connections tended once one of `events` (of poll) comes; good for one time.
+  void watch(ServiceId id, int fd, int events) noexcept;
 
  private:
-  struct Parts {
-    std::vector<FileDescriptor> listeners;
-    FileDescriptor wake;
-    FileDescriptor idle;  // an epoll of idle connections; not valid: no limit
-    int ranks = 0;
-    std::shared_ptr<ConnectionBudget> budget;
-  };
   using ServicePtr = std::shared_ptr<const Service>;
   using PartyPtr = std::shared_ptr<const Party>;
   using PartyKey = std::pair<Purpose, Digest>;
 
-  explicit ConnectionManager(Parts parts);
+  ConnectionManager(FileDescriptor wake, FileDescriptor watched, int ranks,
+                    std::shared_ptr<ConnectionBudget> budget);
 
   [[nodiscard]] bool is_forked() const noexcept { return ::getpid() != process_; }
   static PartyPtr party_of(const ServicePtr& service) { return {service, &service->party}; }
@@ -115,35 +108,37 @@ class ConnectionManager {
   void run() noexcept;
   void take_orders() RONDE_EXCLUDES(mutex_);
   void deliver(ConnectorEvent event) RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] ServicePtr begin_call(const Party* party) RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] ServiceId service_of(const Party& party) RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] ServicePtr begin_call(ServiceId id) RONDE_EXCLUDES(mutex_);
   void end_call() RONDE_EXCLUDES(mutex_);
+  void call(ServiceId id, auto body) RONDE_EXCLUDES(mutex_);
   [[nodiscard]] Link link_of(ConnectorEvent event, bool counts) const;
-  [[nodiscard]] std::vector<PartyPtr> with_idle(ServiceId only = 0) RONDE_EXCLUDES(mutex_);
-  void call_idle(const PartyPtr& party, auto call) RONDE_EXCLUDES(mutex_);
-  void tend(ServiceId only = 0) RONDE_EXCLUDES(mutex_);
-  void tend_readable() RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] std::vector<ServiceId> tended() RONDE_EXCLUDES(mutex_);
+  void tend(const Service& service);
+  void tend_ready() RONDE_EXCLUDES(mutex_);
   void end_some() RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] PartyPtr least_recently_used() RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] TimePoint settle_when_due() RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] ServiceId least_recently_used() RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] TimePoint tend_when_due() RONDE_EXCLUDES(mutex_);
   [[nodiscard]] PartyPtr find(Purpose purpose, const Digest& context) RONDE_EXCLUDES(mutex_);
   void forget_oldest() RONDE_REQUIRES(mutex_);
 
   const pid_t process_ = ::getpid();
   const FileDescriptor wake_;
-  const FileDescriptor idle_;
+  const FileDescriptor watched_;  // an epoll of tended connections
   const std::shared_ptr<ConnectionBudget> budget_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> unsettled_{false};
-  TimePoint settle_at_ = kForever;  // the manager's thread only
-  Connector connector_;             // the manager's thread only
+  TimePoint tend_at_ = kForever;  // the manager's thread only
+  Connector connector_;           // the manager's thread only
   Mutex mutex_;
   CondVar call_ended_;
   std::map<ServiceId, ServicePtr> services_ RONDE_GUARDED_BY(mutex_);
   std::map<PartyKey, PartyPtr> parties_ RONDE_GUARDED_BY(mutex_);  // of `ended_` too
   std::deque<std::pair<PartyKey, PartyPtr>> ended_ RONDE_GUARDED_BY(mutex_);
-  std::vector<DialArgs> dials_ RONDE_GUARDED_BY(mutex_);      // for the thread to begin
-  std::vector<PartyPtr> forgotten_ RONDE_GUARDED_BY(mutex_);  // whose dials it must end
-  const Party* called_ RONDE_GUARDED_BY(mutex_) = nullptr;    // its call-back runs
+  std::vector<FileDescriptor> listeners_ RONDE_GUARDED_BY(mutex_);  // for the thread to take
+  std::vector<DialArgs> dials_ RONDE_GUARDED_BY(mutex_);            // for the thread to begin
+  std::vector<PartyPtr> forgotten_ RONDE_GUARDED_BY(mutex_);        // whose dials it must end
+  ServiceId called_ RONDE_GUARDED_BY(mutex_) = 0;                   // its call-back runs
   ServiceId last_id_ RONDE_GUARDED_BY(mutex_) = 0;
   std::thread thread_;
 };

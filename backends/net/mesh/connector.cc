@@ -379,7 +379,7 @@ std::optional<ConnectorEvent> Connector::take_readable() {
 }
 
 Result<ConnectorEvent> Connector::next(const WaitLimit& limit) {
-  while (true) {
+  for (bool polled = false;; polled = true) {
     accept_all();
     start_due_dials();
     expire();
@@ -388,7 +388,7 @@ Result<ConnectorEvent> Connector::next(const WaitLimit& limit) {
     if (!outcome->has_value()) outcome = give_up();
     if (!outcome->has_value()) outcome = take_readable();
     if (outcome->has_value()) return std::move(**outcome);
-    if (limit.passed()) return ConnectorEvent{};
+    if (polled && limit.passed()) return ConnectorEvent{};
     readable_.clear();
     poll_once(next_due(limit.deadline()), limit.fd());
   }

@@ -90,7 +90,7 @@ class Connector {
   void watch(int rank, int fd) { watched_[rank] = fd; }
   void unwatch(int rank) { watched_.erase(rank); }
 
-  /// The next event. Blocks until there is one or the limit has passed.
+  /// The next event. Polls once at least. Blocks until there is one or the limit has passed.
   /// Errors: kVersionMismatch or kMismatch where an authenticated peer that dialed runs another
   /// version or has another mode of encryption.
   Result<ConnectorEvent> next(const WaitLimit& limit);

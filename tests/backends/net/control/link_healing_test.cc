@@ -43,8 +43,8 @@ Party party_of(int rank, Encryption encryption) {
 class Rank {
  public:
   Rank(int rank, FileDescriptor listener, Routes routes, Duration reconnect, Encryption encryption)
-      : topology_(two_hosts(rank)),
-        manager_(ConnectionManager::create(std::move(listener), 2).value()) {
+      : topology_(two_hosts(rank)), manager_(ConnectionManager::create(2).value()) {
+    manager_->listen(std::move(listener));
     LinkHooks hooks;
     hooks.frame_arrived = [] {};
     hooks.rank_lost = [](const LostRank&) {};

@@ -105,9 +105,7 @@ struct PeerOf {
   PeerOf(int own, int other, Duration late_after = std::chrono::hours(1))
       : args{.members = Members(own, {{4, "a", 1}, {5, "b", 2}, {6, "c", 3}}),
              .party = {},
-             .manager = ConnectionManager::create(
-                            listen_on(interface_endpoint("127.0.0.1").value()).value(), 3)
-                            .value(),
+             .manager = ConnectionManager::create(3).value(),
              .route = [this](const FailedRank& who, std::size_t) -> Result<Route> {
                dialed.push_back(who.rank);
                return Route(interface_endpoint("127.0.0.1").value());

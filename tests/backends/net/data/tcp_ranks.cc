@@ -50,8 +50,8 @@ std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank,
   if (sealed) args.party.encryption = Encryption::kOn;
   args.party.has_aes = wires != Wires::kSealedChaCha;
   if (wires != Wires::kUnix) {
-    args.manager =
-        ConnectionManager::create(listeners.take(rank), listeners.ranks(), options.budget).value();
+    args.manager = ConnectionManager::create(listeners.ranks(), options.budget).value();
+    for (FileDescriptor& each : listeners.take(rank)) args.manager->listen(std::move(each));
     args.routes.addresses = listeners.addresses();
   }
   if (has_two_interfaces(wires)) {

@@ -60,7 +60,8 @@ struct Rank {
   explicit Rank(int number) : rank(number) {
     FileDescriptor listener = listen_on(interface_endpoint("127.0.0.1").value()).value();
     endpoint = local_endpoint(listener.get()).value();
-    manager = ConnectionManager::create(std::move(listener), kRanks).value();
+    manager = ConnectionManager::create(kRanks).value();
+    manager->listen(std::move(listener));
   }
 
   ConnectionManager::ServiceId add(const std::string& context, Arrivals& arrivals,
@@ -118,15 +119,14 @@ std::string thread_file(const char* file) {
 TEST_CASE("a manager accepts at several addresses, and dials from the one it is told") {
   Arrivals accepted;
   Arrivals dialed;
-  Rank low(0);
+  const Rank low(0);
   const Rank high(3);
-  std::vector<FileDescriptor> listeners;
   std::vector<Endpoint> endpoints;
   for (const char* address : {"127.0.0.1", "127.0.0.2"}) {
-    listeners.push_back(listen_on(interface_endpoint(address).value()).value());
-    endpoints.push_back(local_endpoint(listeners.back().get()).value());
+    FileDescriptor listener = listen_on(interface_endpoint(address).value()).value();
+    endpoints.push_back(local_endpoint(listener.get()).value());
+    low.manager->listen(std::move(listener));
   }
-  low.manager = ConnectionManager::create(std::move(listeners), kRanks).value();
   low.add("job", accepted);
   const auto service = high.add("job", dialed);
   for (const Endpoint& endpoint : endpoints) {
