@@ -239,26 +239,26 @@ void limit_unsent(int fd) noexcept {
 
 }  // namespace
 
-ChunkExchange::ChunkExchange(GreetedConnection connection, const Lane& lane)
-    : lane_(lane),
+ChunkExchange::ChunkExchange(GreetedConnection connection, const ConnectionArgs& args)
+    : args_(args),
       counted_(std::move(connection.counted)),
-      agreement_(lane.dials),
+      agreement_(args.dials),
       chunks_(std::move(connection.chunks)),
-      acknowledge_now_(lane.dials && lane.windows.heals()) {
+      acknowledge_now_(args.dials && args.windows.heals()) {
   chunks_.place({});
-  if (lane_.shares) limit_unsent(fd());
-  if (lane_.dials || !lane_.windows.heals()) return;
-  reported_cost_ = lane_.windows.receives.delivered_cost();
-  chunks_.begin(lane_.windows.stamped({.kind = FrameKind::kBegin, .sequence = connection.attempt}),
+  if (args_.shares) limit_unsent(fd());
+  if (args_.dials || !args_.windows.heals()) return;
+  reported_cost_ = args_.windows.receives.delivered_cost();
+  chunks_.begin(args_.windows.stamped({.kind = FrameKind::kBegin, .sequence = connection.attempt}),
                 {});
 }
 
 int ChunkExchange::turns() const noexcept {
-  return lane_.windows.heals() ? kTurnChunks : kTurnMessages;
+  return args_.windows.heals() ? kTurnChunks : kTurnMessages;
 }
 
 Status ChunkExchange::send(bool takes, bool& more) {
-  if (lane_.windows.has_posted()) say(agreement_.use());
+  if (args_.windows.has_posted()) say(agreement_.use());
   for (int turn = 0; turn < turns(); ++turn) {
     if (!chunks_.writing() && !begin_next(takes)) return {};
     wrote_ = true;
@@ -266,7 +266,7 @@ Status ChunkExchange::send(bool takes, bool& more) {
     if (written == Written::kBlocked) return {};
     if (written == Written::kPart) continue;
     const ChunkHeader& header = chunks_.outgoing();
-    if (is_numbered(header.kind)) lane_.windows.sends.written(header.sequence);
+    if (is_numbered(header.kind)) args_.windows.sends.written(header.sequence);
     ended_ = header.kind == FrameKind::kEndWord && end_word(header.sequence) == EndWord::kClose;
     if (ended_) return {};
   }
@@ -276,16 +276,16 @@ Status ChunkExchange::send(bool takes, bool& more) {
 
 /// A quarter of the peer's window at the latest, so that it always goes on.
 bool ChunkExchange::acknowledges() const noexcept {
-  const PeerWindows& windows = lane_.windows;
+  const PeerWindows& windows = args_.windows;
   const std::uint64_t unreported = windows.receives.delivered_cost() - reported_cost_;
   return acknowledge_now_ || (windows.heals() && unreported >= windows.capacity / 4);
 }
 
 bool ChunkExchange::begin_next(bool takes) {
-  PeerWindows& windows = lane_.windows;
+  PeerWindows& windows = args_.windows;
   OutgoingChunk next;  // an acknowledgement
   const bool has_word = !words_.empty();
-  const auto chunk = takes && !has_word && may_take() ? windows.sends.take(lane_.interface)
+  const auto chunk = takes && !has_word && may_take() ? windows.sends.take(args_.interface)
                                                       : std::optional<OutgoingChunk>();
   if (!chunk && !has_word && !acknowledges()) return false;
   if (chunk) next = *chunk;
@@ -322,11 +322,11 @@ Result<bool> ChunkExchange::receive(bool tends, bool& more) {
 /// The chunk waits where there is no receive that takes it.
 Status ChunkExchange::on_header() {
   const ChunkHeader& header = chunks_.incoming();
-  RONDE_RETURN_IF_ERROR(lane_.windows.acknowledge(header));
+  RONDE_RETURN_IF_ERROR(args_.windows.acknowledge(header));
   std::span<std::byte> place;
   if (is_numbered(header.kind)) {
-    if (!lane_.windows.receives.takes()) return {};
-    RONDE_ASSIGN_OR_RETURN(place, lane_.windows.receives.begin(header));
+    if (!args_.windows.receives.takes()) return {};
+    RONDE_ASSIGN_OR_RETURN(place, args_.windows.receives.begin(header));
   }
   chunks_.place(place);
   return {};
@@ -338,17 +338,17 @@ Result<bool> ChunkExchange::on_chunk() {
   if (header.kind == FrameKind::kEndWord) return on_word(end_word(header.sequence));
   if (!is_numbered(header.kind)) return true;
   say(agreement_.use());
-  const Status ended = lane_.windows.receives.end(header, chunks_.held());
+  const Status ended = args_.windows.receives.end(header, chunks_.held());
   // Another connection may have brought the goodbye before this chunk.
-  if (lane_.windows.receives.peer_left()) acknowledge_now_ = true;
+  if (args_.windows.receives.peer_left()) acknowledge_now_ = true;
   RONDE_RETURN_IF_ERROR(ended);
   return true;
 }
 
 /// A connection that is in use again is kept.
 Result<bool> ChunkExchange::on_word(EndWord said) {
-  if (lane_.windows.has_posted()) say(agreement_.use());
-  RONDE_ASSIGN_OR_RETURN(const auto answer, agreement_.on_word(said, !lane_.windows.is_idle()));
+  if (args_.windows.has_posted()) say(agreement_.use());
+  RONDE_ASSIGN_OR_RETURN(const auto answer, agreement_.on_word(said, !args_.windows.is_idle()));
   say(answer);
   return said != EndWord::kClose;
 }

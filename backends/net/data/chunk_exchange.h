@@ -199,7 +199,7 @@ class Greetings {
 class ChunkExchange {
  public:
   /// Goes on behind the greetings. Where the peer has dialed, this rank's follows if it heals.
-  ChunkExchange(GreetedConnection connection, const Lane& lane);
+  ChunkExchange(GreetedConnection connection, const ConnectionArgs& args);
 
   /// Sends what goes now. `takes`: chunks of the windows too, not only what concerns the
   /// connection. `more`: more may go without a poll().
@@ -209,17 +209,17 @@ class ChunkExchange {
   Result<bool> receive(bool tends, bool& more);
   /// True where receive() reads. Without a window, messages wait in the socket for their receive.
   [[nodiscard]] bool reads(bool tends = false) const noexcept {
-    if (lane_.windows.heals() || lane_.windows.receives.has_posted()) return true;
+    if (args_.windows.heals() || args_.windows.receives.has_posted()) return true;
     return !chunks_.awaits_place() && (tends || agreement_.granted());
   }
   /// True where send() has something to send.
   [[nodiscard]] bool has_output(bool takes) const noexcept {
     return chunks_.writing() || !words_.empty() || acknowledges() ||
-           (takes && may_take() && lane_.windows.sends.has_waiting());
+           (takes && may_take() && args_.windows.sends.has_waiting());
   }
   /// Reads a chunk no longer into its receive where another connection has brought it.
   void drop_known_chunk() {
-    const bool known = lane_.shares && lane_.windows.receives.has(chunks_.incoming().sequence);
+    const bool known = args_.shares && args_.windows.receives.has(chunks_.incoming().sequence);
     if (known) chunks_.drop_place();
   }
 
@@ -232,7 +232,7 @@ class ChunkExchange {
 
   /// True where the connection carries nothing and may rest.
   [[nodiscard]] bool may_rest() const noexcept {
-    return agreement_.may_ask() && words_.empty() && !lane_.windows.has_posted() &&
+    return agreement_.may_ask() && words_.empty() && !args_.windows.has_posted() &&
            !chunks_.writing() && !chunks_.reading();
   }
   /// Asks the peer for that.
@@ -262,7 +262,7 @@ class ChunkExchange {
   Status on_header();
   Result<bool> on_chunk();
 
-  const Lane lane_;
+  const ConnectionArgs args_;
   CountedConnection counted_;  // one about to end does not count in the limit
   EndAgreement agreement_;
   std::deque<EndWord> words_;  // to be sent

@@ -11,20 +11,20 @@
 namespace ronde::net {
 
 void Connection::attach(Link link) {
-  const bool asks = link.dialed != lane_.dials;
+  const bool asks = link.dialed != args_.dials;
   if (!asks) {
-    return greetings_.begin(std::move(link), lane_.windows.stamped({.kind = FrameKind::kBegin}));
+    return greetings_.begin(std::move(link), args_.windows.stamped({.kind = FrameKind::kBegin}));
   }
-  if (lane_.dials || !works()) greetings_.ask(std::move(link));
+  if (args_.dials || !works()) greetings_.ask(std::move(link));
 }
 
 bool Connection::wants_connection() const noexcept {
-  return needed() && !works() && !lane_.windows.receives.peer_left() && !greetings_.under_way();
+  return needed() && !works() && !args_.windows.receives.peer_left() && !greetings_.under_way();
 }
 
 void Connection::drop_connection() noexcept {
   exchange_.reset();
-  lane_.windows.sends.lose(lane_.interface);
+  args_.windows.sends.lose(args_.interface);
 }
 
 void Connection::close() noexcept {
@@ -56,9 +56,9 @@ Status Connection::receive(bool tends, bool& more) {
 Status Connection::judge(const Status& error) {
   if (error.ok() || !is_outage(error.code())) return error;
   const bool rests = exchange_->may_be_closed();
-  if (!rests && !lane_.windows.heals()) return error;
+  if (!rests && !args_.windows.heals()) return error;
   drop_connection();
-  if (!lane_.windows.receives.peer_left() && !rests) begin_outage(now(), error.message());
+  if (!args_.windows.receives.peer_left() && !rests) begin_outage(now(), error.message());
   return {};
 }
 
@@ -74,10 +74,10 @@ Status Connection::use(GreetedConnection connection) {
   if (connection.attempt <= attempt_) return {};
   drop_connection();
   attempt_ = connection.attempt;
-  exchange_.emplace(std::move(connection), lane_);
+  exchange_.emplace(std::move(connection), args_);
   asked_ = false;
   greetings_.settle();
-  RONDE_RETURN_IF_ERROR(lane_.windows.acknowledge(greeting));
+  RONDE_RETURN_IF_ERROR(args_.windows.acknowledge(greeting));
   outages_.end(now());
   return {};
 }
@@ -92,7 +92,7 @@ void Connection::look(TimePoint time) {
     asked_ = true;
     begin_outage(*since, "broke on the other side");
   }
-  if (!exchange_ || !lane_.windows.heals()) return;
+  if (!exchange_ || !args_.windows.heals()) return;
   const Duration silence = exchange_->look(time);
   if (exchange_->is_silent()) begin_outage(time - silence, "fell silent");
   if (works()) outages_.end(now());
@@ -101,7 +101,7 @@ void Connection::look(TimePoint time) {
 void Connection::begin_outage(TimePoint since, std::string reason) {
   if (outages_.lasting() || !was_connected()) return;
   outages_.begin(since, std::move(reason));
-  if (lane_.shares) lane_.windows.sends.lose(lane_.interface);
+  if (args_.shares) args_.windows.sends.lose(args_.interface);
 }
 
 namespace {
@@ -110,7 +110,7 @@ namespace {
 /// others.
 constexpr std::size_t kSharedChunkBytes = std::size_t{64} << 10;
 // The lower rank asks for a connection where the higher one has not made it again meanwhile.
-constexpr std::chrono::milliseconds kLateLane{200};
+constexpr std::chrono::milliseconds kLateConnection{200};
 // An outage of one of several interfaces that lasts so long is worth a warning.
 constexpr std::chrono::seconds kLeftOut{1};
 
@@ -124,13 +124,13 @@ Peer::Peer(int rank, const PeerNeeds& needs)
                members().interfaces() > 1 ? kSharedChunkBytes : kMaxChunkBytes) {
   const std::size_t interfaces = members().interfaces();
   for (std::size_t interface = 0; interface < interfaces; ++interface) {
-    lanes_.emplace_back(Lane{
+    connections_.emplace_back(ConnectionArgs{
         .dials = dials_, .interface = interface, .shares = interfaces > 1, .windows = windows_});
   }
 }
 
 bool Peer::any(bool (Connection::*is)() const noexcept) const noexcept {
-  return std::ranges::any_of(lanes_, is);
+  return std::ranges::any_of(connections_, is);
 }
 
 void Peer::note_post() {
@@ -151,23 +151,24 @@ std::uint64_t Peer::post_receive(std::span<std::byte> data) {
 bool Peer::may_end() const noexcept {
   if (ended_ || !was_connected() || any(&Connection::is_refused)) return true;
   // A peer that has left still waits for an acknowledgement.
-  if (windows_.receives.peer_left()) return std::ranges::all_of(lanes_, &Connection::is_quiet);
+  if (windows_.receives.peer_left())
+    return std::ranges::all_of(connections_, &Connection::is_quiet);
   return !windows_.sends.has_unconfirmed();
 }
 
 void Peer::close() noexcept {
-  for (Connection& lane : lanes_) lane.close();
+  for (Connection& each : connections_) each.close();
 }
 
 void Peer::take_link(std::size_t interface, Link made) {
   if (made.dialed) dialing_.reset(interface);
-  lanes_[interface].attach(std::move(made));
+  connections_[interface].attach(std::move(made));
 }
 
 Status Peer::take_failure(std::size_t interface, const Status& why) {
   dialing_.reset(interface);
   ended_ = why.code() == Code::kRankFailure;
-  if (!windows_.has_posted() || !lanes_[interface].wants_connection()) return {};
+  if (!windows_.has_posted() || !connections_[interface].wants_connection()) return {};
   if (!ended_ && goes_on()) {
     leave_out(interface, "was not made in time");
     return {};
@@ -178,19 +179,19 @@ Status Peer::take_failure(std::size_t interface, const Status& why) {
 Status Peer::connect() {
   // A peer that leaves after all transfers ends no wait for another.
   if (windows_.has_posted()) RONDE_RETURN_IF_ERROR(failed_);
-  for (std::size_t interface = 0; interface < lanes_.size(); ++interface)
+  for (std::size_t interface = 0; interface < connections_.size(); ++interface)
     RONDE_RETURN_IF_ERROR(connect(interface));
   return {};
 }
 
 /// The lower rank asks for a connection once the higher one is late.
 Status Peer::connect(std::size_t interface) {
-  const Connection& lane = lanes_[interface];
-  if (dialing_.test(interface) || ended_ || !lane.wants_connection()) return {};
+  const Connection& connection = connections_[interface];
+  if (dialing_.test(interface) || ended_ || !connection.wants_connection()) return {};
   if (dials_) return dial(interface);
-  const auto& outage = lane.outage();
+  const auto& outage = connection.outage();
   const TimePoint late =
-      outage ? outage->began + kLateLane : posted_since_ + needs_.args.late_after;
+      outage ? outage->began + kLateConnection : posted_since_ + needs_.args.late_after;
   return now() > late ? dial(interface) : Status();
 }
 
@@ -201,7 +202,7 @@ Status Peer::dial(std::size_t interface) {
   dialing_.set(interface);
   args.manager->dial(
       needs_.services[interface], who.rank, route,
-      heals() && lanes_[interface].was_connected() ? kForever : now() + args.timeout);
+      heals() && connections_[interface].was_connected() ? kForever : now() + args.timeout);
   return {};
 }
 
@@ -214,23 +215,23 @@ Status Peer::progress(bool& more) {
 
 Status Peer::turn(bool& more, bool tends) {
   RONDE_RETURN_IF_ERROR(failed_);
-  for (std::size_t interface = 0; interface < lanes_.size(); ++interface) {
+  for (std::size_t interface = 0; interface < connections_.size(); ++interface) {
     RONDE_RETURN_IF_ERROR(
-        members().judge(rank_, lanes_[interface].progress(more, tends), interface));
+        members().judge(rank_, connections_[interface].progress(more, tends), interface));
   }
   // The caller may use a buffer again once its receive is done.
-  for (Connection& lane : lanes_) lane.drop_known_chunk();
-  for (std::size_t interface = 0; interface < lanes_.size(); ++interface) {
-    if (!lanes_[interface].is_slowed()) RONDE_RETURN_IF_ERROR(connect(interface));
+  for (Connection& each : connections_) each.drop_known_chunk();
+  for (std::size_t interface = 0; interface < connections_.size(); ++interface) {
+    if (!connections_[interface].is_slowed()) RONDE_RETURN_IF_ERROR(connect(interface));
   }
   return {};
 }
 
 Status Peer::progress_sends(bool& more) {
   RONDE_RETURN_IF_ERROR(failed_);
-  for (std::size_t interface = 0; interface < lanes_.size(); ++interface) {
+  for (std::size_t interface = 0; interface < connections_.size(); ++interface) {
     RONDE_RETURN_IF_ERROR(
-        members().judge(rank_, lanes_[interface].progress_sends(more), interface));
+        members().judge(rank_, connections_[interface].progress_sends(more), interface));
   }
   return {};
 }
@@ -246,19 +247,20 @@ void Peer::tend() {
   bool more = true;
   while (std::exchange(more, false) && failed_.ok()) defer(turn(more, /*tends=*/true));
   const auto service = needs_.services.front();
-  lanes_.front().for_each_idle([&](int fd) { needs_.args.manager->watch(service, fd, POLLIN); });
+  connections_.front().for_each_idle(
+      [&](int fd) { needs_.args.manager->watch(service, fd, POLLIN); });
 }
 
 void Peer::rest(std::size_t interface) {
   tend();  // it may have received something
-  if (lanes_[interface].may_rest()) lanes_[interface].rest();
+  if (connections_[interface].may_rest()) connections_[interface].rest();
   tend();
 }
 
-bool Peer::drain() { return heals() || std::ranges::all_of(lanes_, &Connection::drain); }
+bool Peer::drain() { return heals() || std::ranges::all_of(connections_, &Connection::drain); }
 
 Status Peer::look(TimePoint time) {
-  for (Connection& lane : lanes_) lane.look(time);
+  for (Connection& each : connections_) each.look(time);
   report_outages();
   RONDE_RETURN_IF_ERROR(check());
   return connect();
@@ -271,14 +273,14 @@ Status Peer::check() const {
     return members().gone(rank_, "is gone: it has left the group");
   }
   if (goes_on()) return {};
-  for (std::size_t interface = 0; interface < lanes_.size(); ++interface) {
+  for (std::size_t interface = 0; interface < connections_.size(); ++interface) {
     RONDE_RETURN_IF_ERROR(check_outage(interface));
   }
   return {};
 }
 
 Status Peer::check_outage(std::size_t interface) const {
-  const auto& outage = lanes_[interface].outage();
+  const auto& outage = connections_[interface].outage();
   if (!outage) return {};
   // Transfers that end meanwhile prove nothing where all interfaces are needed.
   const TimePoint posted = needs_.args.needs_all_interfaces ? TimePoint() : posted_since_;
@@ -294,13 +296,13 @@ Status Peer::check_outage(std::size_t interface) const {
 }
 
 void Peer::report_outages() {
-  for (std::size_t interface = 0; interface < lanes_.size(); ++interface) {
-    Connection& lane = lanes_[interface];
-    const auto& outage = lane.outage();
+  for (std::size_t interface = 0; interface < connections_.size(); ++interface) {
+    Connection& connection = connections_[interface];
+    const auto& outage = connection.outage();
     if (outage && now() > outage->began + kLeftOut && goes_on())
       leave_out(interface, outage->reason);
-    if (lane.works()) left_out_.reset(interface);
-    for (const LinkOutage& ended : lane.take_ended_outages()) {
+    if (connection.works()) left_out_.reset(interface);
+    for (const LinkOutage& ended : connection.take_ended_outages()) {
       report_outage(ended, members().connection_with(rank_, interface), members().who(rank_).rank,
                     needs_.args.observers);
     }

@@ -45,8 +45,8 @@ namespace ronde::net {
 /// One connection with a peer. No call blocks. Threads: one at a time.
 class Connection {
  public:
-  explicit Connection(const Lane& lane) noexcept
-      : lane_(lane), greetings_(lane.dials, lane.windows.heals()) {}
+  explicit Connection(const ConnectionArgs& args) noexcept
+      : args_(args), greetings_(args.dials, args.windows.heals()) {}
 
   /// Closes all connections.
   void close() noexcept;
@@ -125,8 +125,8 @@ class Connection {
 
  private:
   /// False where others carry the share of this connection, which may be dead.
-  [[nodiscard]] bool may_take() const noexcept { return !lane_.shares || works(); }
-  [[nodiscard]] bool needed() const noexcept { return !lane_.windows.is_idle() || asked_; }
+  [[nodiscard]] bool may_take() const noexcept { return !args_.shares || works(); }
+  [[nodiscard]] bool needed() const noexcept { return !args_.windows.is_idle() || asked_; }
 
   Status greet();
   Status use(GreetedConnection connection);
@@ -135,7 +135,7 @@ class Connection {
   Status judge(const Status& error);
   void begin_outage(TimePoint since, std::string reason);
 
-  const Lane lane_;
+  const ConnectionArgs args_;
   std::optional<ChunkExchange> exchange_;  // over the connection in use
   Greetings greetings_;
   bool asked_ = false;         // by the peer, for another connection
@@ -146,10 +146,10 @@ class Connection {
 // The transfers with one peer of a transport, over one network interface or several at once, the
 // dials that they need, and the outages that are worth a report.
 //
-// Each interface has a connection, a lane. Where they heal, messages are cut into chunks, and a
-// lane takes the next one when its socket has room. So an interface carries the share that it can,
-// and the shares follow when it changes. What a lane that breaks or falls silent has not delivered
-// goes over the others.
+// Each interface has a connection. Where they heal, messages are cut into chunks, and a connection
+// takes the next one when its socket has room. So an interface carries the share that it can, and
+// the shares follow when it changes. What a connection that breaks or falls silent has not
+// delivered goes over the others.
 
 /// Errors are those of the transport: nothing moves any more. No call blocks. Threads: one at a
 /// time.
@@ -176,7 +176,7 @@ class Peer {
 
   /// Connects over all interfaces where that is needed.
   Status connect();
-  /// One turn of all lanes; `more` becomes true where more may move without a poll().
+  /// One turn of all connections; `more` becomes true where more may move without a poll().
   Status progress(bool& more);
   /// The sending half of it.
   Status progress_sends(bool& more);
@@ -186,11 +186,11 @@ class Peer {
   [[nodiscard]] bool needs_looks() const noexcept { return any(&Connection::needs_looks); }
   /// True where a sleep in poll() would miss bytes that have arrived.
   [[nodiscard]] bool has_unread() const noexcept { return any(&Connection::has_unread); }
-  /// As Connection::for_each_wait, for all lanes.
+  /// As Connection::for_each_wait, for all connections.
   template <typename Add>
   void for_each_wait(Add add) const {
     if (!is_active()) return;
-    for (const Connection& lane : lanes_) lane.for_each_wait(add);
+    for (const Connection& each : connections_) each.for_each_wait(add);
   }
 
   // Without a window, the manager's thread serves connections that carry nothing.
@@ -200,7 +200,7 @@ class Peer {
   void tend();
   /// When the peer was last used; kForever where the connection over the interface may not rest.
   [[nodiscard]] TimePoint idle_since(std::size_t interface) const noexcept {
-    return lanes_[interface].may_rest() ? last_use_ : kForever;
+    return connections_[interface].may_rest() ? last_use_ : kForever;
   }
   /// Asks the peer to close that one, if it is idle.
   void rest(std::size_t interface);
@@ -227,7 +227,8 @@ class Peer {
   [[nodiscard]] bool heals() const noexcept { return windows_.heals(); }
   /// False where no turn of the caller has anything to do.
   [[nodiscard]] bool is_active() const noexcept {
-    return heals() || windows_.has_posted() || !std::ranges::all_of(lanes_, &Connection::is_quiet);
+    return heals() || windows_.has_posted() ||
+           !std::ranges::all_of(connections_, &Connection::is_quiet);
   }
   void note_post();
   Status turn(bool& more, bool tends);
@@ -247,7 +248,7 @@ class Peer {
   const PeerNeeds& needs_;
   const bool dials_;  // this rank makes the connections
   PeerWindows windows_;
-  std::deque<Connection> lanes_;  // by interface
+  std::deque<Connection> connections_;  // by interface
   TimePoint last_use_;
   TimePoint posted_since_ = kForever;  // the first of the transfers that are not done
   std::bitset<kMostInterfaces> dialing_;

@@ -18,16 +18,16 @@ bool SendWindow::can_cut() const noexcept {
 
 bool SendWindow::has_waiting() const noexcept { return !lost_.empty() || can_cut(); }
 
-std::optional<OutgoingChunk> SendWindow::take(std::size_t lane) {
+std::optional<OutgoingChunk> SendWindow::take(std::size_t connection) {
   if (!lost_.empty()) {
     Kept& again = kept(*lost_.begin());
     lost_.erase(lost_.begin());
-    again.lane = lane;
+    again.connection = connection;
     return again.chunk;
   }
   if (!can_cut()) return std::nullopt;
   const OutgoingChunk chunk = cut();
-  if (keeps()) kept_.push_back({.chunk = chunk, .lane = lane});
+  if (keeps()) kept_.push_back({.chunk = chunk, .connection = connection});
   return chunk;
 }
 
@@ -96,9 +96,9 @@ void SendWindow::note_sent() {
   }
 }
 
-void SendWindow::lose(std::size_t lane) {
+void SendWindow::lose(std::size_t connection) {
   for (std::uint64_t each = std::max(first(), received_by_peer_); each < next_; ++each) {
-    if (kept(each).lane == lane) lost_.insert(each);
+    if (kept(each).connection == connection) lost_.insert(each);
   }
 }
 

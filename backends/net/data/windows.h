@@ -85,19 +85,19 @@ class SendWindow {
   }
 
   /// The next chunk: first those that were lost. Nothing where there is none, or where the window
-  /// is full. `lane`: the connection that takes it.
-  std::optional<OutgoingChunk> take(std::size_t lane = 0);
+  /// is full. `connection`: the connection that takes it.
+  std::optional<OutgoingChunk> take(std::size_t connection = 0);
   /// The chunk went into its connection.
   void written(std::uint64_t sequence);
   /// The connection ended: all chunks that it took and the peer lacks are to be sent again.
-  void lose(std::size_t lane = 0);
+  void lose(std::size_t connection = 0);
   /// The state of the peer, as its headers report it. False where that cannot be.
   bool acknowledge(std::uint64_t received, std::uint64_t delivered);
 
  private:
   struct Kept {
     OutgoingChunk chunk;
-    std::size_t lane = 0;
+    std::size_t connection = 0;
     bool written = false;
   };
   struct Posted {
@@ -249,7 +249,7 @@ struct PeerWindows {
 };
 
 /// One of the connections that share the windows.
-struct Lane {
+struct ConnectionArgs {
   bool dials = false;         ///< This rank makes it, each time.
   std::size_t interface = 0;  ///< Tells it apart.
   bool shares = false;        ///< There are others: they carry what this one does not.

@@ -147,7 +147,7 @@ namespace {
 
 constexpr std::chrono::seconds kGrace{60};  // a credential outlives the time to start
 
-/// The first bytes that a listener sends to whoever connects, where there is a greeting.
+/// The first bytes that a listener sends on each connection, where there is a greeting.
 struct Greeting {
   std::string secret;      ///< Of the job: over Unix sockets alone. Empty: not handed over here.
   std::string credential;  ///< Over TCP. Empty: the secret is in a file.

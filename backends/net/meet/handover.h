@@ -1,5 +1,5 @@
 // Rank 0's way to give the others a secret that no launcher has given them: in a MUNGE credential
-// that it sends to whoever connects, else in a file (mode 0600) in a folder that all hosts share.
+// that it sends to all that connect, else in a file (mode 0600) in a folder that all hosts share.
 // Processes of this user alone can read either.
 #pragma once
 
@@ -45,10 +45,6 @@ class Munge : public Credentials {
  private:
   const std::string library_;
 };
-
-// Rank 0's way to give the others a secret that no launcher has given them: in a MUNGE credential
-// that it sends to whoever connects, else in a file (mode 0600) in a folder that all hosts share.
-// Processes of this user alone can read either.
 
 /// The facts that all ranks of the job know.
 struct HandoverArgs {

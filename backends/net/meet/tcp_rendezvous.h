@@ -25,9 +25,6 @@ namespace ronde::net {
 /// Errors: kInvalidArgument naming the one that is wrong.
 Result<std::vector<Endpoint>> interface_addresses(const std::string& setting, int family);
 
-// The rendezvous of ranks on several hosts: rank 0 listens, the others connect to it, and all learn
-// the address of each rank.
-
 /// The result of the rendezvous.
 struct RemoteJob {
   Roster roster;  ///< Of all ranks.

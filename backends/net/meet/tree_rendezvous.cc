@@ -592,7 +592,7 @@ class TreeNode {
 
   // Messages.
 
-  /// Best effort: whoever does not receive it finds the connection closed.
+  /// Best effort: a rank that does not receive it finds the connection closed.
   void send(Stream& stream, std::string_view message, const WaitLimit& limit) {
     ++messages_;
     (void)send_message(stream, message, limit).ok();

@@ -68,7 +68,7 @@ struct TreeRendezvousArgs {
   const MeetingPlace* place = nullptr;   ///< Of the party's rank.
   Duration timeout{};                    ///< For the ranks that meet through this one to come.
   const CancelSource* cancel = nullptr;  ///< Ends it early; may be null.
-  std::string greeting = {};             ///< Sent first to whoever connects.
+  std::string greeting = {};             ///< Sent first on each connection that comes.
   FileDescriptor listener = {};          ///< Instead of one at place->own.
   int passed_fd = -1;                    ///< Given to each that connects; -1: nothing.
   std::vector<WayUp> ways = {};          ///< Tried in turn; empty: to place->parent_at.

@@ -21,7 +21,7 @@ struct ChunkEnd {
   explicit ChunkEnd(bool the_dials, std::size_t window = kPairWindow)
       : dials(the_dials), windows(window, 1024) {}
 
-  [[nodiscard]] Lane lane() { return {.dials = dials, .windows = windows}; }
+  [[nodiscard]] ConnectionArgs args() { return {.dials = dials, .windows = windows}; }
   /// Moves what goes now. False where this end is to be closed.
   bool step(bool takes = true) {
     bool more = false;
@@ -56,10 +56,10 @@ struct GreetedPair {
     StreamPair ends;
     ChunkStream dialed(std::move(ends.here), /*heals=*/true);
     write_chunk(dialed, {.kind = FrameKind::kBegin, .sequence = 1});
-    acceptor.exchange.emplace(greeted(ChunkStream(std::move(ends.there), true)), acceptor.lane());
+    acceptor.exchange.emplace(greeted(ChunkStream(std::move(ends.there), true)), acceptor.args());
     bool more = false;
     REQUIRE(acceptor.exchange->send(true, more).ok());
-    dialer.exchange.emplace(greeted(std::move(dialed)), dialer.lane());
+    dialer.exchange.emplace(greeted(std::move(dialed)), dialer.args());
   }
   /// Steps both, more often than these messages need.
   void run(bool acceptor_takes = true) {
@@ -89,7 +89,7 @@ TEST_CASE("messages go both ways, however large, and both ends learn that they h
   CHECK_FALSE(pair.dialer.exchange->has_output(true));
 }
 
-TEST_CASE("a lane that may be dead takes no chunks, but still acknowledges") {
+TEST_CASE("a connection that may be dead takes no chunks, but still acknowledges") {
   GreetedPair pair;
   pair.run();
   const auto out = make_frame(0, 0, kPairWindow / 2);
@@ -159,7 +159,7 @@ TEST_CASE("an acknowledgement of what was not sent is an error") {
   ChunkStream peer(std::move(ends.here), /*heals=*/true);
   write_chunk(peer, {.kind = FrameKind::kBegin, .sequence = 1});
   ChunkEnd here(false);
-  ChunkExchange exchange(greeted(ChunkStream(std::move(ends.there), true)), here.lane());
+  ChunkExchange exchange(greeted(ChunkStream(std::move(ends.there), true)), here.args());
   write_chunk(peer, {.kind = FrameKind::kConfirm, .received = 5});
   bool more = false;
   const Status status = exchange.receive(/*tends=*/false, more).status();
@@ -178,7 +178,7 @@ TEST_CASE("looks are needed once something was written, until the next one") {
 
 /// This rank, without a window. The test writes and reads the bytes of the other end.
 struct WithoutWindow {
-  WithoutWindow() { end.exchange.emplace(accepted(), end.lane()); }
+  WithoutWindow() { end.exchange.emplace(accepted(), end.args()); }
   GreetedConnection accepted() {
     write_head({FrameKind::kBegin, 1, 0});
     return greeted(ChunkStream(std::move(ends.here), /*heals=*/false));

@@ -113,12 +113,12 @@ TEST_CASE("what was sent may be overwritten, and is sent again as it was") {
   CHECK(again.header.sequence == first.header.sequence);
 }
 
-TEST_CASE("of several lanes, one that is lost gives its own chunks to the others") {
+TEST_CASE("of several connections, one that is lost gives its own chunks to the others") {
   SendWindow sender(kWindow, 10);
   const auto data = make_frame(0, 1, 60);
   sender.post(data);
-  for (const std::size_t lane : {0UL, 1UL, 0UL, 1UL, 1UL}) {
-    const auto chunk = sender.take(lane);
+  for (const std::size_t connection : {0UL, 1UL, 0UL, 1UL, 1UL}) {
+    const auto chunk = sender.take(connection);
     REQUIRE(chunk->bytes.size() == 10);
     sender.written(chunk->header.sequence);
   }
@@ -127,7 +127,7 @@ TEST_CASE("of several lanes, one that is lost gives its own chunks to the others
   CHECK(sender.take(0)->header.sequence == 3);
   CHECK(sender.take(0)->header.sequence == 4);
   CHECK(sender.take(0)->header.sequence == 5);  // the rest of the message
-  sender.lose(1);                               // they are the other lane's now
+  sender.lose(1);                               // they are the other's now
   CHECK_FALSE(sender.has_waiting());
 }
 
