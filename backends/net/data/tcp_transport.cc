@@ -64,38 +64,43 @@ Status wait_for_verdict(const Status& error, const AbortToken& abort) {
 
 // News of the connection manager's thread for a transport.
 
-/// Holds new connections and failed dials until the transport takes them. Threads: any.
+/// A new connection with a rank of the job, or why a dial has brought none.
+struct News {
+  std::size_t interface = 0;
+  Link link;
+  Status failure;
+};
+
+/// Holds news until the transport takes them. Threads: any.
 class Mailbox {
  public:
-  struct Arrival {
-    std::size_t interface = 0;
-    Link link;
-  };
-  struct Failure {
-    std::size_t interface = 0;
-    int rank = -1;  ///< Of the job.
-    Status why;
-  };
-  struct Mail {
-    std::vector<Arrival> links;
-    std::vector<Failure> failures;
-  };
-
   /// `wake` becomes readable when something is there. Others may notify it too.
   explicit Mailbox(FileDescriptor wake) noexcept : wake_(std::move(wake)) {}
 
-  void put(Arrival arrival) RONDE_EXCLUDES(mutex_);
-  void put(Failure failure) RONDE_EXCLUDES(mutex_);
+  void put(News news) RONDE_EXCLUDES(mutex_) {
+    {
+      const MutexLock lock(mutex_);
+      news_.push_back(std::move(news));
+    }
+    filled_.store(true);
+    notify_event(wake_.get());
+  }
 
   /// For poll().
   [[nodiscard]] int wake() const noexcept { return wake_.get(); }
   /// Takes all. Clears the wake-up where something was there: look at the other reasons for it
   /// afterwards.
-  Mail take() RONDE_EXCLUDES(mutex_);
+  std::vector<News> take() RONDE_EXCLUDES(mutex_) {
+    if (!filled_.load(std::memory_order_relaxed)) return {};
+    clear_event(wake_.get());
+    filled_.store(false);
+    const MutexLock lock(mutex_);
+    return std::exchange(news_, {});
+  }
   /// In a forked child: leaves the connections as they are.
   void forget() RONDE_NO_THREAD_SAFETY_ANALYSIS {
     // NOLINTBEGIN(clang-analyzer-cplusplus.NewDeleteLeaks): closing would end the parent's, too
-    (void)std::make_unique<Mail>(std::move(mail_)).release();
+    (void)std::make_unique<std::vector<News>>(std::move(news_)).release();
   }
   // NOLINTEND(clang-analyzer-cplusplus.NewDeleteLeaks)
 
@@ -103,34 +108,8 @@ class Mailbox {
   const FileDescriptor wake_;
   std::atomic<bool> filled_{false};
   Mutex mutex_;
-  Mail mail_ RONDE_GUARDED_BY(mutex_);
+  std::vector<News> news_ RONDE_GUARDED_BY(mutex_);
 };
-
-void Mailbox::put(Arrival arrival) {
-  {
-    const MutexLock lock(mutex_);
-    mail_.links.push_back(std::move(arrival));
-  }
-  filled_.store(true);
-  notify_event(wake_.get());
-}
-
-void Mailbox::put(Failure failure) {
-  {
-    const MutexLock lock(mutex_);
-    mail_.failures.push_back(std::move(failure));
-  }
-  filled_.store(true);
-  notify_event(wake_.get());
-}
-
-Mailbox::Mail Mailbox::take() {
-  if (!filled_.load(std::memory_order_relaxed)) return {};
-  clear_event(wake_.get());
-  filled_.store(false);
-  const MutexLock lock(mutex_);
-  return std::exchange(mail_, {});
-}
 
 constexpr std::chrono::milliseconds kLookInterval{100};
 // A word that the peer sent before the last message arrived comes within a round trip.
@@ -235,9 +214,11 @@ class TcpTransport final : public Transport {
   void add_service(std::size_t interface) {
     Party party = args_.party;
     if (interface > 0) party.context += fmt::format("\ninterface {}", interface);
-    auto on_link = [this, interface](Link link) { mailbox_.put({interface, std::move(link)}); };
+    auto on_link = [this, interface](Link link) {
+      mailbox_.put({interface, std::move(link), Status()});
+    };
     auto on_failure = [this, interface](int rank, const Status& why) {
-      mailbox_.put(Mailbox::Failure{interface, rank, why});
+      mailbox_.put({interface, Link{.rank = rank, .stream = Stream()}, why});
     };
     tended_by_interface_.push_back(std::make_unique<Tended>(*this, interface));
     services_.push_back(
@@ -281,17 +262,13 @@ class TcpTransport final : public Transport {
     return false;
   }
 
+  /// A caller that waits does all that itself: it must see the wake-up of its mail.
   TimePoint tend() RONDE_EXCLUDES(mutex_) {
     if (!tended_ || !try_lock()) return kForever;
-    const TimePoint next = serve();
+    TimePoint next = kForever;
+    if (!caller_waits_ && broken_.ok()) next = heals() ? drive() : tend_idle();
     mutex_.unlock();
     return next;
-  }
-
-  /// A caller that waits does all that itself: it must see the wake-up of its mail.
-  TimePoint serve() RONDE_REQUIRES(mutex_) {
-    if (caller_waits_ || !broken_.ok()) return kForever;
-    return heals() ? drive() : tend_idle();
   }
 
   TimePoint tend_idle() RONDE_REQUIRES(mutex_) {
@@ -358,15 +335,14 @@ class TcpTransport final : public Transport {
   // Mail.
 
   Status take_mail() RONDE_REQUIRES(mutex_) {
-    Mailbox::Mail mail = mailbox_.take();
-    for (Mailbox::Arrival& arrival : mail.links) {
-      const int rank = args_.members.position(arrival.link.rank);
-      if (args_.members.is_peer(rank))
-        peer(rank).take_link(arrival.interface, std::move(arrival.link));
-    }
-    for (const auto& failure : mail.failures) {
-      Peer& with = peer(args_.members.position(failure.rank));
-      RONDE_RETURN_IF_ERROR(with.take_failure(failure.interface, failure.why));
+    for (News& each : mailbox_.take()) {
+      const int rank = args_.members.position(each.link.rank);
+      if (!args_.members.is_peer(rank)) continue;
+      if (each.failure.ok()) {
+        peer(rank).take_link(each.interface, std::move(each.link));
+      } else {
+        RONDE_RETURN_IF_ERROR(peer(rank).take_failure(each.interface, each.failure));
+      }
     }
     return {};
   }
