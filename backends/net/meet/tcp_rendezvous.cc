@@ -167,8 +167,8 @@ Status advised(const Status& status, const Config& config) {
   return status.failed_rank() ? more.about(*status.failed_rank()) : more;
 }
 
-/// The arguments of both sides of the rendezvous.
-struct Meeting {
+/// The facts that each step of the rendezvous needs.
+struct JobFacts {
   const Config& config;
   const Party& party;  ///< Without keys.
   const HandoverArgs& handover;
@@ -176,13 +176,13 @@ struct Meeting {
 };
 
 /// The log names the rank: the launcher shows a line once that several ranks write alike.
-Result<Roster> meet(const Meeting& meeting, const Party& party, TreeRendezvousArgs args) {
-  const Config& config = meeting.config;
+Result<Roster> meet(const JobFacts& facts, const Party& party, TreeRendezvousArgs args) {
+  const Config& config = facts.config;
   args.party = &party;
   args.timeout = config.start_timeout;
-  args.cancel = meeting.cancel;
+  args.cancel = facts.cancel;
   const TimePoint began = now();
-  TreeMeeting met = meet_by_tree(std::move(args));
+  TreeResult met = meet_by_tree(std::move(args));
   log(LogLevel::kDebug, "control channel: {} ranks met in {} ms; rank {} had {} messages",
       config.size, std::chrono::duration_cast<std::chrono::milliseconds>(now() - began).count(),
       config.rank, met.messages);
@@ -194,42 +194,41 @@ Result<Roster> meet(const Meeting& meeting, const Party& party, TreeRendezvousAr
 }
 
 /// The part of a rank whose place is known.
-Result<Roster> meet_at_place(const Meeting& meeting, const Secret& secret,
-                             TreeRendezvousArgs args) {
-  RONDE_ASSIGN_OR_RETURN(const auto party, party_with(meeting.party, secret));
-  auto roster = meet(meeting, *party, std::move(args));
-  return roster.ok() ? std::move(roster) : advised(roster.status(), meeting.config);
+Result<Roster> meet_at_place(const JobFacts& facts, const Secret& secret, TreeRendezvousArgs args) {
+  RONDE_ASSIGN_OR_RETURN(const auto party, party_with(facts.party, secret));
+  auto roster = meet(facts, *party, std::move(args));
+  return roster.ok() ? std::move(roster) : advised(roster.status(), facts.config);
 }
 
-Result<Roster> host(const Meeting& meeting, const std::vector<Endpoint>& resolved,
+Result<Roster> host(const JobFacts& facts, const std::vector<Endpoint>& resolved,
                     std::optional<Secret>& secret) {
-  const Config& config = meeting.config;
+  const Config& config = facts.config;
   auto listener = listen_at_rendezvous(config, resolved);
   if (!listener.ok()) return advised(listener.status(), config);
   std::optional<SecretOffer> offer;
   if (!secret) {
     RONDE_ASSIGN_OR_RETURN(secret, Secret::random());
-    auto made = SecretOffer::make(meeting.handover, *secret);
+    auto made = SecretOffer::make(facts.handover, *secret);
     if (!made.ok()) return made.status();
     offer.emplace(std::move(*made));
   }
-  std::vector<int> guests(static_cast<std::size_t>(config.size - 1));
-  std::iota(guests.begin(), guests.end(), 1);
-  const MeetingPlace place = center_of(guests);
-  return meet_at_place(meeting, *secret,
+  std::vector<int> others(static_cast<std::size_t>(config.size - 1));
+  std::iota(others.begin(), others.end(), 1);
+  const RendezvousPlace place = place_of_root(others);
+  return meet_at_place(facts, *secret,
                        {.place = &place,
                         .greeting = offer ? offer->greeting() : std::string(),
                         .listener = std::move(*listener)});
 }
 
 /// To rank 0. Where `secret` is unknown, its greeting leads to it.
-WayUp way_to_rank_0(const Meeting& meeting, std::vector<Endpoint> resolved,
+WayUp way_to_rank_0(const JobFacts& facts, std::vector<Endpoint> resolved,
                     std::optional<Secret>& secret) {
   WayUp way{.rank = 0, .endpoints = std::move(resolved)};
   if (secret) return way;
   way.read_greeting = [&](std::string_view greeting) -> Result<std::shared_ptr<const Party>> {
-    RONDE_ASSIGN_OR_RETURN(secret, secret_of_rank_0(greeting, meeting.handover));
-    return party_with(meeting.party, *secret);
+    RONDE_ASSIGN_OR_RETURN(secret, secret_of_rank_0(greeting, facts.handover));
+    return party_with(facts.party, *secret);
   };
   return way;
 }
@@ -250,40 +249,40 @@ WayUp way_to_leader(const Party& party, const Endpoint& socket,
 
 /// The part of a rank that has taken the leader's socket. Without a secret it makes one for the
 /// connections inside its host; that of the job comes from rank 0.
-Result<Roster> lead(const Meeting& meeting, FileDescriptor socket, WayUp to_rank_0,
+Result<Roster> lead(const JobFacts& facts, FileDescriptor socket, WayUp to_rank_0,
                     std::optional<Secret>& secret) {
   std::optional<Secret> made;
   if (!secret) {
     RONDE_ASSIGN_OR_RETURN(made, Secret::random());
   }
-  RONDE_ASSIGN_OR_RETURN(const auto party, party_with(meeting.party, secret ? *secret : *made));
-  MeetingPlace place;
+  RONDE_ASSIGN_OR_RETURN(const auto party, party_with(facts.party, secret ? *secret : *made));
+  RendezvousPlace place;
   place.open = true;
-  return meet(meeting, *party,
+  return meet(facts, *party,
               {.place = &place,
                .greeting = make_greeting(made),
                .listener = std::move(socket),
                .ways = {std::move(to_rank_0)},
                .secret = made ? &secret : nullptr,
-               .advise = [&](const Status& status) { return advised(status, meeting.config); }});
+               .advise = [&](const Status& status) { return advised(status, facts.config); }});
 }
 
 /// The part of a rank that knows no place. It meets rank 0 through the leader of its host: the
 /// first rank that takes the leader's socket. Where no leader answers, it connects to rank 0.
-Result<Roster> visit(const Meeting& meeting, std::vector<Endpoint> resolved,
+Result<Roster> visit(const JobFacts& facts, std::vector<Endpoint> resolved,
                      std::optional<Secret>& secret) {
-  const Config& config = meeting.config;
-  const Endpoint socket = leader_endpoint(config.rendezvous, meeting.party, secret);
-  WayUp to_rank_0 = way_to_rank_0(meeting, std::move(resolved), secret);
+  const Config& config = facts.config;
+  const Endpoint socket = leader_endpoint(config.rendezvous, facts.party, secret);
+  WayUp to_rank_0 = way_to_rank_0(facts, std::move(resolved), secret);
   auto listener = listen_on(socket);
-  if (listener.ok()) return lead(meeting, std::move(*listener), std::move(to_rank_0), secret);
+  if (listener.ok()) return lead(facts, std::move(*listener), std::move(to_rank_0), secret);
   const std::optional<Secret> given = secret;
-  RONDE_ASSIGN_OR_RETURN(const auto party, party_with(meeting.party, given.value_or(Secret())));
-  const MeetingPlace place;
+  RONDE_ASSIGN_OR_RETURN(const auto party, party_with(facts.party, given.value_or(Secret())));
+  const RendezvousPlace place;
   // The leader may need its time to reach rank 0, and then rank 0 its own.
-  return meet(meeting, *party,
+  return meet(facts, *party,
               {.place = &place,
-               .ways = {way_to_leader(meeting.party, socket, given), std::move(to_rank_0)},
+               .ways = {way_to_leader(facts.party, socket, given), std::move(to_rank_0)},
                .verdict_time = 2 * (config.start_timeout + kLaterStart),
                .secret = given ? nullptr : &secret,
                .advise = [&](const Status& status) { return advised(status, config); }});
@@ -325,12 +324,12 @@ Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
   if (!listens.ok()) return advised(listens, config);
   const Munge munge;
   const HandoverArgs handover{config.job_id, config.shared_folders, config.start_timeout, &munge};
-  const Meeting meeting{config, party, handover, cancel};
+  const JobFacts facts{config, party, handover, cancel};
   std::optional<Secret> secret = given;
-  RONDE_ASSIGN_OR_RETURN(const auto place, place_in_meeting(config));
-  auto roster = place && secret    ? meet_at_place(meeting, *secret, {.place = &*place})
-                : config.rank == 0 ? host(meeting, resolved, secret)
-                                   : visit(meeting, std::move(resolved), secret);
+  RONDE_ASSIGN_OR_RETURN(const auto place, place_in_rendezvous(config));
+  auto roster = place && secret    ? meet_at_place(facts, *secret, {.place = &*place})
+                : config.rank == 0 ? host(facts, resolved, secret)
+                                   : visit(facts, std::move(resolved), secret);
   if (!roster.ok()) return roster.status();
   RONDE_ASSIGN_OR_RETURN(party.keys, Keys::derive(*secret));
   job.roster = std::move(*roster);

@@ -11,7 +11,6 @@
 #include <chrono>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -19,37 +18,14 @@
 #include "backends/net/connection/secret.h"
 #include "backends/net/connection/stream.h"
 #include "backends/net/meet/rendezvous.h"
+#include "backends/net/meet/rendezvous_place.h"
 #include "core/base/abort.h"
 #include "core/base/clock.h"
 #include "core/base/os/endpoint.h"
 #include "core/base/os/file_descriptor.h"
-#include "core/base/settings/config.h"
 #include "core/base/status.h"
 
 namespace ronde::net {
-
-/// The place of a rank in the tree.
-struct MeetingPlace {
-  /// A rank that connects to this one.
-  struct Child {
-    int rank = -1;
-    std::vector<int> behind;  ///< The ranks that meet through it, ascending.
-  };
-
-  Endpoint own;                 ///< Where the leader of this host listens.
-  int parent = -1;              ///< -1 for rank 0.
-  Endpoint parent_at;           ///< Where that listens.
-  std::vector<Child> children;  ///< Ascending; of leaders alone.
-  int levels_below = 0;
-  bool open = false;  ///< Any ranks may come, and are reported as they do; `children` is empty.
-};
-
-/// The place of the rank at which all `guests` meet directly: a star.
-MeetingPlace center_of(std::span<const int> guests);
-
-/// The place of config.rank by config.rendezvous_tree; nothing where that is empty, or describes
-/// another number of ranks. Errors: kInvalidArgument naming the value and what is allowed.
-Result<std::optional<MeetingPlace>> place_in_meeting(const Config& config);
 
 /// A way to the rank above.
 struct WayUp {
@@ -64,14 +40,14 @@ struct WayUp {
 /// The arguments of a rank. No rank has more messages than it has neighbours, times four, and they
 /// take a round a level.
 struct TreeRendezvousArgs {
-  const Party* party = nullptr;          ///< With keys.
-  const MeetingPlace* place = nullptr;   ///< Of the party's rank.
-  Duration timeout{};                    ///< For the ranks that meet through this one to come.
-  const CancelSource* cancel = nullptr;  ///< Ends it early; may be null.
-  std::string greeting = {};             ///< Sent first on each connection that comes.
-  FileDescriptor listener = {};          ///< Instead of one at place->own.
-  int passed_fd = -1;                    ///< Given to each that connects; -1: nothing.
-  std::vector<WayUp> ways = {};          ///< Tried in turn; empty: to place->parent_at.
+  const Party* party = nullptr;            ///< With keys.
+  const RendezvousPlace* place = nullptr;  ///< Of the party's rank.
+  Duration timeout{};                      ///< For the ranks that meet through this one to come.
+  const CancelSource* cancel = nullptr;    ///< Ends it early; may be null.
+  std::string greeting = {};               ///< Sent first on each connection that comes.
+  FileDescriptor listener = {};            ///< Instead of one at place->own.
+  int passed_fd = -1;                      ///< Given to each that connects; -1: nothing.
+  std::vector<WayUp> ways = {};            ///< Tried in turn; empty: to place->parent_at.
   /// Takes what the rank above passes. Its error ends the rendezvous. May block.
   std::function<Status(Stream& parent)> on_reached = {};
   /// For the verdict, from the report on; zero: as long as ranks that start now may need.
@@ -83,7 +59,7 @@ struct TreeRendezvousArgs {
 };
 
 /// The result.
-struct TreeMeeting {
+struct TreeResult {
   Result<Roster> roster;
   int messages = 0;     ///< That this rank sent or received, introductions included.
   int connections = 0;  ///< Of ranks below.
@@ -95,6 +71,6 @@ struct TreeMeeting {
 /// where one goes away; kInvalidArgument where a rank comes twice, or came with another secret;
 /// kUnavailable where the address of this rank cannot be used; those of a GreetingReader and of
 /// `on_reached`.
-TreeMeeting meet_by_tree(TreeRendezvousArgs args);
+TreeResult meet_by_tree(TreeRendezvousArgs args);
 
 }  // namespace ronde::net

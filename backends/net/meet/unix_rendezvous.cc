@@ -43,8 +43,8 @@ Result<LocalJob> host(UnixRendezvousArgs& args) {
   HostSegment* const shared = segment.get();
   job.channel = std::make_unique<HostChannel>(std::move(segment), 0);
   RONDE_RETURN_IF_ERROR(job.channel->hold());
-  const MeetingPlace place = center_of(std::span(args.ranks).subspan(1));
-  TreeMeeting met =
+  const RendezvousPlace place = place_of_root(std::span(args.ranks).subspan(1));
+  TreeResult met =
       meet_by_tree({.party = &args.party,
                     .place = &place,
                     .timeout = limit.deadline() - now(),
@@ -75,15 +75,15 @@ Result<LocalJob> visit(UnixRendezvousArgs& args) {
         std::move(segment), static_cast<int>(position(args.ranks, args.party.rank)));
     return job.channel->hold();
   };
-  const MeetingPlace place;
-  TreeMeeting met = meet_by_tree({.party = &args.party,
-                                  .place = &place,
-                                  .timeout = args.timeout,
-                                  .cancel = args.cancel,
-                                  .ways = {{.rank = args.ranks.front(),
-                                            .endpoints = {rendezvous_endpoint(args)},
-                                            .read_greeting = read_greeting}},
-                                  .on_reached = take_segment});
+  const RendezvousPlace place;
+  TreeResult met = meet_by_tree({.party = &args.party,
+                                 .place = &place,
+                                 .timeout = args.timeout,
+                                 .cancel = args.cancel,
+                                 .ways = {{.rank = args.ranks.front(),
+                                           .endpoints = {rendezvous_endpoint(args)},
+                                           .read_greeting = read_greeting}},
+                                 .on_reached = take_segment});
   RONDE_ASSIGN_OR_RETURN(job.roster, std::move(met.roster));
   return job;
 }

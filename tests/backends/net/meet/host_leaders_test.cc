@@ -98,12 +98,12 @@ class LeaderJob {
   }
 
   /// Rank 0. Once in a job.
-  TreeMeeting host() {
+  TreeResult host() {
     const auto self = party_with_keys(0);
     REQUIRE(::listen(socket_.get(), 1024) == 0);
     std::vector<int> guests(static_cast<std::size_t>(size() - 1));
     std::iota(guests.begin(), guests.end(), 1);
-    const MeetingPlace place = center_of(guests);
+    const RendezvousPlace place = place_of_root(guests);
     return meet_by_tree({.party = self.get(),
                          .place = &place,
                          .timeout = host_timeout ? *host_timeout : timeout,
@@ -176,7 +176,7 @@ TEST_CASE("HostLeaders: rank 0 has one connection a host, and all learn one rost
   for (const Encryption encryption : {Encryption::kOff, Encryption::kOn}) {
     LeaderJob job(8, 4);
     job.encryption = encryption;
-    std::optional<TreeMeeting> met;
+    std::optional<TreeResult> met;
     const auto others = job.visit_all([&] { met.emplace(job.host()); });
     REQUIRE(met->roster.ok());
     CHECK(met->connections == 8);
@@ -201,7 +201,7 @@ TEST_CASE("HostLeaders: rank 0 has one connection a host, and all learn one rost
 
 TEST_CASE("HostLeaders: ranks that came before rank 0 are reported together") {
   LeaderJob job(2, 8);
-  std::optional<TreeMeeting> met;
+  std::optional<TreeResult> met;
   const auto others = job.visit_all([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));  // some have come by then
     met.emplace(job.host());
@@ -215,7 +215,7 @@ TEST_CASE("HostLeaders: ranks that came before rank 0 are reported together") {
 TEST_CASE("HostLeaders: a rank that does not come is named on all that came") {
   LeaderJob job(2, 3);
   job.host_timeout = std::chrono::milliseconds(500);
-  std::optional<TreeMeeting> met;
+  std::optional<TreeResult> met;
   const auto others = job.visit_all([&] { met.emplace(job.host()); }, {4});
   CHECK(met->roster.status().message() == "1 of 6 ranks did not come in time: rank 4");
   CHECK(others.size() == 4);
@@ -244,7 +244,7 @@ TEST_CASE("HostLeaders: another version on one rank of a host ends it for all") 
   LeaderJob job(1, 4);
   job.versions[2] = "2";
   job.timeout = std::chrono::seconds(2);
-  std::optional<TreeMeeting> met;
+  std::optional<TreeResult> met;
   const auto others = job.visit_all([&] { met.emplace(job.host()); });
   // A rank that comes later finds rank 0 gone, and rank 2 may be the leader.
   CHECK(met->roster.status().code() == Code::kVersionMismatch);
@@ -255,7 +255,7 @@ TEST_CASE("HostLeaders: another version on one rank of a host ends it for all") 
 TEST_CASE("HostLeaders: two processes of a host with the same rank are named on all") {
   LeaderJob job(2, 3);
   job.timeout = std::chrono::seconds(2);
-  std::optional<TreeMeeting> met;
+  std::optional<TreeResult> met;
   std::thread again([&] { CHECK_FALSE(job.visit(4, nullptr, 1).ok()); });
   const auto others = job.visit_all([&] { met.emplace(job.host()); }, {5});
   again.join();
@@ -267,7 +267,7 @@ TEST_CASE("HostLeaders: two processes of a host with the same rank are named on 
 TEST_CASE("HostLeaders: a rank that dies after it has been reported is named on all") {
   LeaderJob job(2, 3);
   job.timeout = std::chrono::seconds(5);
-  std::optional<TreeMeeting> met;
+  std::optional<TreeResult> met;
   std::thread dies([&] {
     const ConnectorEvent leader = come_to_leader(job, 4);
     CHECK((leader.rank == 3 || leader.rank == 5));
@@ -286,7 +286,7 @@ TEST_CASE("HostLeaders: a rank that dies after it has been reported is named on 
 
 TEST_CASE("HostLeaders: a rank that dies before rank 0 is there may be replaced") {
   LeaderJob job(1, 3);
-  std::optional<TreeMeeting> met;
+  std::optional<TreeResult> met;
   std::future<Result<Roster>> leader = std::async(std::launch::async, [&] { return job.visit(1); });
   { const ConnectorEvent gone = come_to_leader(job, 2); }
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the leader sees that it is gone
@@ -302,7 +302,7 @@ TEST_CASE("HostLeaders: a leader that dies is named by rank 0, and by the ranks 
   job.timeout = std::chrono::seconds(5);
   auto unix_socket = listen_on(job.leader(3));
   REQUIRE(unix_socket.ok());
-  std::optional<TreeMeeting> met;
+  std::optional<TreeResult> met;
   std::thread dies([&] {
     ConnectorEvent up = reach(job.dial_to_rank_0(3));
     const auto local = job.party_with_keys(3);
@@ -340,7 +340,7 @@ TEST_CASE("HostLeaders: a rank whose leader does not answer connects to rank 0 i
   const Endpoint name = job.leader(1);
   const FileDescriptor taken(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   REQUIRE(::bind(taken.get(), name.raw(), name.length) == 0);
-  std::optional<TreeMeeting> met;
+  std::optional<TreeResult> met;
   const auto others = job.visit_all([&] { met.emplace(job.host()); });
   CHECK(met->roster.ok());
   CHECK(met->connections == 3);
@@ -361,7 +361,7 @@ TEST_CASE("HostLeaders: processes without the secret do not disturb it") {
       (void)send_all(stream, as_bytes(garbage), now()).ok();
     }
   });
-  std::optional<TreeMeeting> met;
+  std::optional<TreeResult> met;
   const auto others = job.visit_all([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     met.emplace(job.host());

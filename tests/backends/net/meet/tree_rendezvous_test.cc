@@ -1,4 +1,4 @@
-// The rendezvous along a tree of hosts, and the trees that a setting describes.
+// The rendezvous along a tree of hosts.
 #include "backends/net/meet/tree_rendezvous.h"
 
 #include <doctest/doctest.h>
@@ -68,27 +68,27 @@ class TreeJob {
     return party;
   }
 
-  [[nodiscard]] MeetingPlace place(int rank) const {
+  [[nodiscard]] RendezvousPlace place(int rank) const {
     Config config;
     config.rank = rank;
     config.size = size();
     const int host = rank / ranks_;
     config.rendezvous_tree = fmt::format("{}x{} {}", ranks_, hosts_, endpoint(host).text());
     if (host > 0) config.rendezvous_tree += " " + endpoint(leader_above(host)).text();
-    return place_in_meeting(config).value().value();
+    return place_in_rendezvous(config).value().value();
   }
 
-  [[nodiscard]] TreeMeeting meet(int rank, const CancelSource* cancel = nullptr) const {
+  [[nodiscard]] TreeResult meet(int rank, const CancelSource* cancel = nullptr) const {
     const Party self = party(rank);
-    const MeetingPlace where = place(rank);
+    const RendezvousPlace where = place(rank);
     const Duration time = timeouts.contains(rank) ? timeouts.at(rank) : std::chrono::seconds(30);
     return meet_by_tree({.party = &self, .place = &where, .timeout = time, .cancel = cancel});
   }
 
   /// All ranks but `absent` meet; what each returned.
-  [[nodiscard]] std::map<int, TreeMeeting> meet_all(const std::vector<int>& absent = {},
-                                                    const CancelSource* cancel = nullptr) const {
-    std::vector<std::optional<TreeMeeting>> results(static_cast<std::size_t>(size()));
+  [[nodiscard]] std::map<int, TreeResult> meet_all(const std::vector<int>& absent = {},
+                                                   const CancelSource* cancel = nullptr) const {
+    std::vector<std::optional<TreeResult>> results(static_cast<std::size_t>(size()));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < size(); ++rank) {
       if (std::ranges::find(absent, rank) != absent.end()) continue;
@@ -96,7 +96,7 @@ class TreeJob {
           [&, rank] { results[static_cast<std::size_t>(rank)].emplace(meet(rank, cancel)); });
     }
     for (std::thread& thread : threads) thread.join();
-    std::map<int, TreeMeeting> all;
+    std::map<int, TreeResult> all;
     for (int rank = 0; rank < size(); ++rank) {
       auto& result = results[static_cast<std::size_t>(rank)];
       if (result) all.emplace(rank, std::move(*result));
@@ -120,7 +120,7 @@ class TreeJob {
 /// A leader that connects, says so, and is gone soon.
 void come_and_go(const TreeJob& job, int rank) {
   const auto party = std::make_shared<const Party>(job.party(rank));
-  const MeetingPlace place = job.place(rank);
+  const RendezvousPlace place = job.place(rank);
   Connector connector(*party);
   connector.dial({.party = party,
                   .rank = place.parent,
@@ -148,7 +148,7 @@ TEST_CASE("TreeRendezvous: all ranks of many hosts learn one roster, each by O(l
   const double most = 7 * std::log2(job.size());
   for (const auto& entry : met) {
     const int rank = entry.first;
-    const TreeMeeting& result = entry.second;
+    const TreeResult& result = entry.second;
     CAPTURE(rank);
     REQUIRE(result.roster.ok());
     CHECK(result.messages <= most);
@@ -171,7 +171,7 @@ TEST_CASE("TreeRendezvous: jobs of every shape meet, encrypted too") {
         job.encryption = encryption;
         for (const auto& entry : job.meet_all()) {
           const int rank = entry.first;
-          const TreeMeeting& result = entry.second;
+          const TreeResult& result = entry.second;
           CAPTURE(rank);
           REQUIRE(result.roster.ok());
           CHECK(static_cast<int>(result.roster->size()) == hosts * ranks);
@@ -188,7 +188,7 @@ TEST_CASE("TreeRendezvous: a rank that does not come is named on all that came")
   job.timeouts[0] = std::chrono::milliseconds(500);  // it asks the others what they lack
   for (const auto& entry : job.meet_all({kMissing})) {
     const int rank = entry.first;
-    const TreeMeeting& result = entry.second;
+    const TreeResult& result = entry.second;
     CAPTURE(rank);
     CHECK(result.roster.status().code() == Code::kTimeout);
     CHECK(result.roster.status().message() == "1 of 20 ranks did not come in time: rank 19");
@@ -202,7 +202,7 @@ TEST_CASE("TreeRendezvous: of a host that is missing the leader is named, and wh
   for (int rank = 0; rank < job.size(); ++rank) job.timeouts[rank] = std::chrono::milliseconds(500);
   for (const auto& entry : job.meet_all({2, 3})) {
     const int rank = entry.first;
-    const TreeMeeting& result = entry.second;
+    const TreeResult& result = entry.second;
     CAPTURE(rank);
     CHECK(result.roster.status().code() == Code::kTimeout);
     if (rank < 18) {
@@ -239,7 +239,7 @@ TEST_CASE("TreeRendezvous: without rank 0 the others say that they could not rea
   for (int rank = 0; rank < job.size(); ++rank) job.timeouts[rank] = std::chrono::milliseconds(300);
   for (const auto& entry : job.meet_all({0})) {
     const int rank = entry.first;
-    const TreeMeeting& result = entry.second;
+    const TreeResult& result = entry.second;
     CHECK(
         mentions(result.roster.status(), fmt::format("rank {} could not reach rank 0 at ", rank)));
     CHECK(result.roster.status().code() == Code::kTimeout);
@@ -252,7 +252,7 @@ TEST_CASE("TreeRendezvous: another version is refused on all ranks that are conn
   for (int rank = 0; rank < job.size(); ++rank) job.timeouts[rank] = std::chrono::seconds(3);
   for (const auto& entry : job.meet_all()) {
     const int rank = entry.first;
-    const TreeMeeting& result = entry.second;
+    const TreeResult& result = entry.second;
     CAPTURE(rank);
     // One that comes later finds the others gone.
     if (result.roster.status().code() == Code::kTimeout) continue;
@@ -272,7 +272,7 @@ TEST_CASE("TreeRendezvous: a leader that dies meanwhile is named on the other ra
   CHECK(met.at(0).roster.status().code() == Code::kRankFailure);
   for (const auto& entry : met) {
     const int rank = entry.first;
-    const TreeMeeting& result = entry.second;
+    const TreeResult& result = entry.second;
     CAPTURE(rank);
     const Status& status = result.roster.status();
     if (status.code() == Code::kTimeout) {  // it meets through the dead one, or came too late
@@ -289,7 +289,7 @@ TEST_CASE("TreeRendezvous: a leader that dies meanwhile is named on the other ra
 
 TEST_CASE("TreeRendezvous: a rank whose leader dies meanwhile says so") {
   const TreeJob job(2, 2);
-  std::optional<TreeMeeting> met;
+  std::optional<TreeResult> met;
   std::thread waits([&] { met.emplace(job.meet(3)); });
   {
     const Party party = job.party(2);
@@ -319,12 +319,12 @@ TEST_CASE("TreeRendezvous: two processes with the same rank are an error that na
 TEST_CASE("TreeRendezvous: an address that is not of this host is an error on all") {
   const TreeJob job(2, 1);
   Party party = job.party(1);
-  MeetingPlace place = job.place(1);
+  RendezvousPlace place = job.place(1);
   place.own = numeric_host("192.0.2.1").value().with_port(4000);
   place.children.push_back({0, {}});  // so that it listens
-  std::optional<TreeMeeting> other;
+  std::optional<TreeResult> other;
   std::thread waits([&] { other.emplace(job.meet(0)); });
-  const TreeMeeting met = meet_by_tree(
+  const TreeResult met = meet_by_tree(
       {.party = &party, .place = &place, .timeout = std::chrono::seconds(20), .cancel = nullptr});
   waits.join();
   CHECK(mentions(met.roster.status(), "192.0.2.1:4000"));
@@ -381,99 +381,6 @@ TEST_CASE("TreeRendezvous: a rank that is told to stop does so at once") {
   CHECK_FALSE(job.meet(1, &cancel).roster.ok());
   CHECK_FALSE(job.meet(0, &cancel).roster.ok());
   CHECK(now() - began < std::chrono::seconds(5));
-}
-
-constexpr const char* kOwn = "10.0.0.2:4000";
-constexpr const char* kAbove = "10.0.0.1:4000";
-
-Config config_of(int rank, int size, const std::string& hosts, bool first_host = false) {
-  Config config;
-  config.rank = rank;
-  config.size = size;
-  config.rendezvous_tree = hosts + " " + kOwn + (first_host ? "" : std::string(" ") + kAbove);
-  return config;
-}
-
-MeetingPlace place_of(const Config& config) { return place_in_meeting(config).value().value(); }
-
-TEST_CASE("MeetingTree: ranks of a host connect to its lowest") {
-  const MeetingPlace place = place_of(config_of(5, 8, "4x2"));
-  CHECK(place.parent == 4);
-  CHECK(place.parent_at.text() == kOwn);
-  CHECK(place.children.empty());
-  CHECK(place.levels_below == 0);
-}
-
-TEST_CASE("MeetingTree: a leader connects to the leader above it") {
-  const MeetingPlace place = place_of(config_of(4, 7, "4,3"));
-  CHECK(place.parent == 0);
-  CHECK(place.parent_at.text() == kAbove);
-  REQUIRE(place.children.size() == 2);
-  CHECK(place.children[1].rank == 6);
-  CHECK(place.levels_below == 1);
-}
-
-TEST_CASE("MeetingTree: a leader knows who meets through the leaders below it") {
-  const MeetingPlace root = place_of(config_of(0, 24, "2x12", true));
-  CHECK(root.parent == -1);
-  CHECK(root.levels_below == 3);  // leaders, leaders below those, and their hosts' ranks
-  REQUIRE(root.children.size() == 9);
-  CHECK(root.children[0].rank == 1);
-  CHECK(root.children[0].behind.empty());
-  CHECK(root.children[1].rank == 2);
-  CHECK(root.children[1].behind == std::vector<int>{3, 18, 19, 20, 21, 22, 23});
-  CHECK(root.children[2].behind == std::vector<int>{5});
-}
-
-TEST_CASE("MeetingTree: each rank is below the one to which it connects") {
-  constexpr int kSize = 200;
-  int edges = 0;
-  for (int rank = 0; rank < kSize; ++rank) {
-    const MeetingPlace place = place_of(config_of(rank, kSize, "1x100,2,1x98", rank == 0));
-    CHECK(place.children.size() <= 9);
-    for (const auto& child : place.children) {
-      CHECK(place_of(config_of(child.rank, kSize, "1x100,2,1x98")).parent == rank);
-      ++edges;
-    }
-  }
-  CHECK(edges == kSize - 1);
-}
-
-TEST_CASE("MeetingTree: further ranks of a host meet at its lowest, too") {
-  // Host 0 has ranks 0, 1 and 6, host 1 has 2 and 5, host 2 has 3 and 4.
-  const std::string hosts = "2,1,2,1@1,1@0";
-  const MeetingPlace root = place_of(config_of(0, 7, hosts, true));
-  std::vector<int> children;
-  for (const auto& child : root.children) children.push_back(child.rank);
-  CHECK(children == std::vector<int>{1, 2, 3, 6});
-  CHECK(root.children[1].behind == std::vector<int>{5});
-  CHECK(root.children[2].behind == std::vector<int>{4});
-  CHECK(root.levels_below == 2);
-  CHECK(place_of(config_of(6, 7, hosts, true)).parent == 0);
-  const MeetingPlace last = place_of(config_of(5, 7, hosts));
-  CHECK(last.parent == 2);
-  CHECK(last.parent_at.text() == kOwn);
-}
-
-TEST_CASE("MeetingTree: without a tree, or with that of another job, all meet at rank 0") {
-  CHECK_FALSE(place_in_meeting(Config()).value().has_value());
-  CHECK_FALSE(place_in_meeting(config_of(1, 3, "4x2")).value().has_value());
-}
-
-TEST_CASE("MeetingTree: a value that makes no sense is an error that shows it") {
-  for (const std::string text :
-       {"4x2", "x2 10.0.0.1:1", "0x2 10.0.0.1:1", "4x0 10.0.0.1:1", "4x2x 10.0.0.1:1",
-        "4x99999999999 10.0.0.1:1", "8 nowhere", "4,4@1 10.0.0.1:1", "4@0 10.0.0.1:1",
-        "4,4@-1 10.0.0.1:1", "4,4@ 10.0.0.1:1", "4,4@0x1 10.0.0.1:1", "4+4 10.0.0.1:1",
-        "8 10.0.0.1:1 10.0.0.2:1", "8 10.0.0.1:1 10.0.0.2:1 10.0.0.3:1"}) {
-    CAPTURE(text);
-    Config config;
-    config.size = 8;
-    config.rendezvous_tree = text;
-    const auto place = place_in_meeting(config);
-    CHECK(place.status().code() == Code::kInvalidArgument);
-    CHECK(place.status().message().find("RONDE_RENDEZVOUS_TREE=\"" + text + "\"") == 0);
-  }
 }
 
 }  // namespace
