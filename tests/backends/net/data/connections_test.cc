@@ -6,9 +6,14 @@
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "core/base/os/file_descriptor.h"
 #include "core/ports/backend.h"
 #include "tests/backends/net/processes.h"
 #include "tests/backends/net/test_job.h"
@@ -41,18 +46,25 @@ class NoExchange final : public Exchange {
 
 /// A rank of a job and its group of all ranks.
 struct Member {
-  Member(const TestJob& job, int rank) : link(job.connect(rank).value()) {
+  Member(const TestJob& job, int rank) : Member(job, job.config(rank)) {}
+  Member(const TestJob& job, const Config& config) : link(job.connect(config).value()) {
+    std::vector<int> all(static_cast<std::size_t>(job.size()));
+    std::iota(all.begin(), all.end(), 0);
+    communicator = open(5, all, config.rank);
+  }
+  [[nodiscard]] Transport& transport() const { return *communicator->transport(); }
+  /// A group in which this rank has the position `rank`.
+  [[nodiscard]] std::unique_ptr<Communicator> open(std::uint64_t key, std::vector<int> ranks,
+                                                   int rank) const {
     GroupSpec group;
-    group.key = 5;
-    group.ranks.resize(static_cast<std::size_t>(job.size()));
-    std::iota(group.ranks.begin(), group.ranks.end(), 0);
+    group.key = key;
+    group.ranks = std::move(ranks);
     group.rank = rank;
     group.topology = &link.channel->topology();
     group.abort = abort;
     NoExchange none;
-    communicator = link.tcp->open(group, none).value();
+    return link.tcp->open(group, none).value();
   }
-  [[nodiscard]] Transport& transport() const { return *communicator->transport(); }
 
   std::shared_ptr<AbortToken> abort = std::make_shared<AbortToken>();
   JobLink link;
@@ -118,6 +130,39 @@ TEST_CASE("a rank has connections with the ranks that it exchanges data with, an
     return 0;
   });
   CHECK(codes == all_good(kRanks));
+}
+
+/// Threads of this process with this name.
+int threads_named(const std::string& wanted) {
+  int count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    if (name == wanted) ++count;
+  }
+  return count;
+}
+
+TEST_CASE("one thread makes all connections of a rank, inside its host too, and heals them") {
+  const TestJob job(4, Layout::kTwoHosts);
+  const auto codes = run_ranks(4, [&](int rank) {
+    Config config = job.config(rank);
+    config.reconnect_limit = std::chrono::seconds(20);
+    const Member member(job, config);
+    const auto others = member.open(6, {0, 1, 2, 3}, rank);
+    const auto inside = member.open(7, {rank % 2, rank % 2 + 2}, rank / 2);
+    for (const int step : {1, 2, 3})
+      RONDE_CHILD_REQUIRE(swap_numbers(member, (rank + step) % 4, (rank + 4 - step) % 4).ok());
+    std::byte byte{1};
+    Transport& near = *inside->transport();
+    const auto in = near.recv(1 - near.rank(), {&byte, 1});
+    const auto out = near.send(1 - near.rank(), {&byte, 1});
+    RONDE_CHILD_REQUIRE(near.wait(*in, *member.abort).ok());
+    RONDE_CHILD_REQUIRE(near.wait(*out, *member.abort).ok());
+    RONDE_CHILD_REQUIRE(threads_named("ronde-connect") == 1);
+    return 0;
+  });
+  CHECK(codes == all_good(4));
 }
 
 TEST_CASE("a rank that computes is connected with meanwhile") {
