@@ -5,6 +5,7 @@
 #include <linux/magic.h>
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/kdf.h>
@@ -32,28 +33,16 @@ const unsigned char* raw(std::span<const std::byte> bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-Result<Secret> parse_secret(std::string_view text, std::string_view source) {
+Result<Secret> parse_secret(const std::string& text, std::string_view source) {
   std::array<std::byte, Secret::kBytes> bytes{};
-  bool good = text.size() >= kHexChars;
-  for (std::size_t i = 0; good && i < bytes.size(); ++i) {
-    const int high = hex_digit(text[2 * i]);
-    const int low = hex_digit(text[2 * i + 1]);
-    good = high >= 0 && low >= 0;
-    bytes[i] = static_cast<std::byte>(high * 16 + low);
-  }
-  if (!good) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{} does not hold a secret; it must start with {} hexadecimal digits",
-                              source, kHexChars));
-  }
-  return Secret(bytes);
+  std::size_t read = 0;
+  const int good = OPENSSL_hexstr2buf_ex(reinterpret_cast<unsigned char*>(bytes.data()),
+                                         bytes.size(), &read, text.c_str(), '\0');
+  if (good == 1 && read == bytes.size()) return Secret(bytes);
+  ERR_clear_error();
+  return Status(Code::kInvalidArgument,
+                fmt::format("{} does not hold a secret; it must start with {} hexadecimal digits",
+                            source, kHexChars));
 }
 
 /// Up to kHexChars characters, from the start.
@@ -198,6 +187,12 @@ Status random_bytes(std::span<std::byte> out) {
     return {};
   }
   return {Code::kUnavailable, "the system gives no randomness"};
+}
+
+Endpoint private_endpoint(std::string_view purpose, const std::optional<Secret>& secret) {
+  std::string what = fmt::format("{}\n{}", ::geteuid(), purpose);
+  if (secret) what += as_text(secret->bytes());
+  return abstract_endpoint("ronde-" + hex(digest(as_bytes(what))).substr(0, 40));
 }
 
 std::string hex(std::span<const std::byte> bytes) {

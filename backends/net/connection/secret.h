@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/os/endpoint.h"
 #include "core/base/settings/config.h"
 #include "core/base/status.h"
 
@@ -63,6 +64,10 @@ bool equal(std::span<const std::byte> a, std::span<const std::byte> b) noexcept;
 
 /// Fills with cryptographically strong randomness. Errors: kUnavailable.
 Status random_bytes(std::span<std::byte> out);
+
+/// The address of a Unix socket of this user. It can be guessed only if the secret is known or
+/// there is none.
+Endpoint private_endpoint(std::string_view purpose, const std::optional<Secret>& secret);
 
 /// Lower-case hexadecimal.
 std::string hex(std::span<const std::byte> bytes);

@@ -56,9 +56,6 @@ constexpr std::size_t kRecordRoom = kRecordHeadBytes + kMaxRecordBytes + 256;
 constexpr std::size_t kBufferBytes = 16 * kRecordRoom;
 constexpr std::string_view kIdentity = "ronde";
 
-SSL* of(void* ssl) noexcept { return static_cast<SSL*>(ssl); }
-BIO* bio_of(void* bio) noexcept { return static_cast<BIO*>(bio); }
-
 const unsigned char* octets(std::string_view text) noexcept {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
@@ -142,17 +139,17 @@ std::size_t length_of_record(std::span<const std::byte> head) noexcept {
   return (std::to_integer<std::size_t>(head[3]) << 8) | std::to_integer<std::size_t>(head[4]);
 }
 
-void Tls::Free::operator()(void* ssl) const noexcept {
-  SSL_SESSION_free(static_cast<SSL_SESSION*>(SSL_get_app_data(of(ssl))));
-  SSL_free(of(ssl));
+void Tls::Free::operator()(SSL* ssl) const noexcept {
+  SSL_SESSION_free(static_cast<SSL_SESSION*>(SSL_get_app_data(ssl)));
+  SSL_free(ssl);
 }
 
-void Tls::Free::bio(void* bio) noexcept { BIO_free(bio_of(bio)); }
+void Tls::Free::operator()(BIO* bio) const noexcept { BIO_free(bio); }
 
 Result<std::unique_ptr<Tls>> Tls::make(const TlsArgs& args) {
   SSL* const ssl = context() == nullptr ? nullptr : SSL_new(context());
   if (ssl == nullptr) return unavailable();
-  std::unique_ptr<Tls> made(new Tls(ssl, nullptr, args.records_per_key));
+  std::unique_ptr<Tls> made(new Tls(ssl, args.records_per_key));
   BIO* inner = nullptr;
   BIO* outer = nullptr;
   if (!set_key(ssl, args) || BIO_new_bio_pair(&inner, kBufferBytes, &outer, kBufferBytes) != 1) {
@@ -170,19 +167,19 @@ Result<std::unique_ptr<Tls>> Tls::make(const TlsArgs& args) {
 /// False where so many bytes are more than a handshake has.
 bool Tls::feed(std::span<const std::byte> records) noexcept {
   const int bytes = static_cast<int>(records.size());
-  return bytes == 0 || BIO_write(bio_of(outer_.get()), records.data(), bytes) == bytes;
+  return bytes == 0 || BIO_write(outer_.get(), records.data(), bytes) == bytes;
 }
 
 Status Tls::shake_hands(std::span<const std::byte> records) {
   if (!feed(records)) return refused("too many bytes of a handshake");
   ERR_clear_error();  // of the program's own calls
-  const int result = SSL_do_handshake(of(ssl_.get()));
-  if (result == 1 && SSL_session_reused(of(ssl_.get())) == 1) return {};
-  if (result != 1 && SSL_get_error(of(ssl_.get()), result) == SSL_ERROR_WANT_READ) return {};
+  const int result = SSL_do_handshake(ssl_.get());
+  if (result == 1 && SSL_session_reused(ssl_.get()) == 1) return {};
+  if (result != 1 && SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return {};
   return refused("the other side has another key for this connection");
 }
 
-bool Tls::established() const noexcept { return SSL_is_init_finished(of(ssl_.get())) == 1; }
+bool Tls::established() const noexcept { return SSL_is_init_finished(ssl_.get()) == 1; }
 
 Status Tls::put(std::string_view text) {
   const MutexLock lock(mutex_);
@@ -205,16 +202,16 @@ Result<std::string> Tls::open(std::span<const std::byte> records) {
 }
 
 std::string Tls::take_output() {
-  std::string bytes(BIO_ctrl_pending(bio_of(outer_.get())), '\0');
+  std::string bytes(BIO_ctrl_pending(outer_.get()), '\0');
   const int most = static_cast<int>(bytes.size());
-  if (most != 0) (void)BIO_read(bio_of(outer_.get()), bytes.data(), most);
+  if (most != 0) (void)BIO_read(outer_.get(), bytes.data(), most);
   return bytes;
 }
 
 // Sending.
 
 bool Tls::has_room() const noexcept {
-  return BIO_ctrl_pending(bio_of(outer_.get())) + kRecordRoom <= kBufferBytes;
+  return BIO_ctrl_pending(outer_.get()) + kRecordRoom <= kBufferBytes;
 }
 
 /// The next bytes for a record: in place, or joined where a piece is too short.
@@ -241,11 +238,11 @@ std::span<const std::byte> Tls::next_payload(std::span<const iovec> pieces, std:
 /// Writes one record to the buffer, which has room.
 Status Tls::encrypt(std::span<const std::byte> payload) {
   if (++records_ % records_per_key_ == 0) {
-    const bool begun = SSL_key_update(of(ssl_.get()), SSL_KEY_UPDATE_NOT_REQUESTED) == 1;
-    if (!begun || SSL_do_handshake(of(ssl_.get())) != 1) return unavailable();
+    const bool begun = SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) == 1;
+    if (!begun || SSL_do_handshake(ssl_.get()) != 1) return unavailable();
   }
   std::size_t written = 0;
-  const int result = SSL_write_ex(of(ssl_.get()), payload.data(), payload.size(), &written);
+  const int result = SSL_write_ex(ssl_.get(), payload.data(), payload.size(), &written);
   if (result != 1) return why(result);
   return written == payload.size() ? Status() : unavailable();
 }
@@ -253,7 +250,7 @@ Status Tls::encrypt(std::span<const std::byte> payload) {
 Result<std::size_t> Tls::send(int fd, std::span<const iovec> pieces) {
   const MutexLock lock(mutex_);
   RONDE_RETURN_IF_ERROR(write_out(fd));
-  if (BIO_ctrl_pending(bio_of(outer_.get())) != 0) return std::size_t{0};
+  if (BIO_ctrl_pending(outer_.get()) != 0) return std::size_t{0};
   const std::size_t most = total_of(pieces);
   std::size_t taken = 0;
   while (taken < most && has_room()) {
@@ -267,7 +264,7 @@ Result<std::size_t> Tls::send(int fd, std::span<const iovec> pieces) {
 
 bool Tls::has_unsent() const noexcept {
   const MutexLock lock(mutex_);
-  return BIO_ctrl_pending(bio_of(outer_.get())) != 0;
+  return BIO_ctrl_pending(outer_.get()) != 0;
 }
 
 Status Tls::flush(int fd) {
@@ -278,12 +275,12 @@ Status Tls::flush(int fd) {
 Status Tls::write_out(int fd) {
   char* start = nullptr;
   while (true) {
-    const int ready = BIO_nread0(bio_of(outer_.get()), &start);
+    const int ready = BIO_nread0(outer_.get(), &start);
     if (ready <= 0) return {};
     const iovec piece{start, static_cast<std::size_t>(ready)};
     RONDE_ASSIGN_OR_RETURN(const std::size_t sent, send_pieces(fd, {&piece, 1}));
     if (sent == 0) return {};
-    (void)BIO_nread(bio_of(outer_.get()), &start, static_cast<int>(sent));
+    (void)BIO_nread(outer_.get(), &start, static_cast<int>(sent));
   }
 }
 
@@ -291,8 +288,8 @@ Status Tls::write_out(int fd) {
 void Tls::end(int fd) noexcept {
   if (::getpid() != process_) return;
   const MutexLock lock(mutex_);
-  if (!write_out(fd).ok() || BIO_ctrl_pending(bio_of(outer_.get())) != 0) return;
-  if (SSL_shutdown(of(ssl_.get())) < 0) ERR_clear_error();
+  if (!write_out(fd).ok() || BIO_ctrl_pending(outer_.get()) != 0) return;
+  if (SSL_shutdown(ssl_.get()) < 0) ERR_clear_error();
   (void)write_out(fd).ok();
 }
 
@@ -333,16 +330,16 @@ Status Tls::receive_into(int fd, std::span<std::byte> room, std::size_t& done, b
 Result<std::size_t> Tls::decrypt(std::span<std::byte> room) {
   if (ERR_peek_error() != 0) ERR_clear_error();  // of the program's own calls
   std::size_t got = 0;
-  const int result = SSL_read_ex(of(ssl_.get()), room.data(), room.size(), &got);
+  const int result = SSL_read_ex(ssl_.get(), room.data(), room.size(), &got);
   if (result == 1) return got;
-  if (SSL_get_error(of(ssl_.get()), result) == SSL_ERROR_WANT_READ) return std::size_t{0};
+  if (SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return std::size_t{0};
   return why(result);
 }
 
 /// Reads what has arrived into the buffer.
 Result<std::size_t> Tls::read_in(int fd) {
   char* start = nullptr;
-  const int free = BIO_nwrite0(bio_of(outer_.get()), &start);
+  const int free = BIO_nwrite0(outer_.get(), &start);
   if (free <= 0) return std::size_t{0};
   const iovec room{start, static_cast<std::size_t>(free)};
   RONDE_ASSIGN_OR_RETURN(const Received got, receive_pieces(fd, {&room, 1}));
@@ -350,13 +347,13 @@ Result<std::size_t> Tls::read_in(int fd) {
     return Status(Code::kUnavailable,
                   "ended without its sealed end: the peer died, or somebody cut the connection");
   }
-  if (got.bytes != 0) (void)BIO_nwrite(bio_of(outer_.get()), &start, static_cast<int>(got.bytes));
+  if (got.bytes != 0) (void)BIO_nwrite(outer_.get(), &start, static_cast<int>(got.bytes));
   return got.bytes;
 }
 
 /// True where decrypt() has something to do.
 bool Tls::holds_input() const noexcept {
-  return SSL_pending(of(ssl_.get())) > 0 || BIO_ctrl_wpending(bio_of(outer_.get())) != 0;
+  return SSL_pending(ssl_.get()) > 0 || BIO_ctrl_wpending(outer_.get()) != 0;
 }
 
 bool Tls::has_unread() const noexcept {
@@ -366,7 +363,7 @@ bool Tls::has_unread() const noexcept {
 
 /// The reason why OpenSSL goes on no further.
 Status Tls::why(int result) const {
-  if (SSL_get_error(of(ssl_.get()), result) == SSL_ERROR_ZERO_RETURN) {
+  if (SSL_get_error(ssl_.get(), result) == SSL_ERROR_ZERO_RETURN) {
     return {Code::kUnavailable, "was closed"};
   }
   const bool by_peer = ERR_GET_REASON(ERR_peek_error()) >= SSL_AD_REASON_OFFSET;

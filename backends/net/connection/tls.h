@@ -19,6 +19,9 @@
 #include "core/base/mutex.h"
 #include "core/base/status.h"
 
+struct ssl_st;  // OpenSSL's SSL and BIO
+struct bio_st;
+
 namespace ronde::net {
 
 // The modes and ciphers of encryption between hosts.
@@ -98,13 +101,12 @@ class Tls {
 
  private:
   struct Free {
-    void operator()(void* ssl) const noexcept;
-    static void bio(void* bio) noexcept;
+    void operator()(ssl_st* ssl) const noexcept;
+    void operator()(bio_st* bio) const noexcept;
   };
-  using Outer = std::unique_ptr<void, void (*)(void*)>;
 
-  Tls(void* ssl, void* outer, std::uint64_t records_per_key) noexcept
-      : ssl_(ssl), outer_(outer, Free::bio), records_per_key_(records_per_key) {}
+  Tls(ssl_st* ssl, std::uint64_t records_per_key) noexcept
+      : ssl_(ssl), records_per_key_(records_per_key) {}
 
   bool feed(std::span<const std::byte> records) noexcept;
   Status write_out(int fd) RONDE_REQUIRES(mutex_);
@@ -124,8 +126,8 @@ class Tls {
   std::string ends_;
   // OpenSSL's object, and the outer end of its pair of buffers: what it writes is read there.
   mutable Mutex mutex_;  // OpenSSL's object serves one thread at a time
-  std::unique_ptr<void, Free> ssl_;
-  Outer outer_;
+  std::unique_ptr<ssl_st, Free> ssl_;
+  std::unique_ptr<bio_st, Free> outer_;
   const std::uint64_t records_per_key_;
   std::uint64_t records_ RONDE_GUARDED_BY(mutex_) = 0;
   std::unique_ptr<std::byte[]> joined_ RONDE_GUARDED_BY(mutex_);  // pieces of one record

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "backends/net/connection/secret.h"
 #include "backends/net/data/tcp_transport.h"
-#include "core/base/bytes.h"
 #include "core/base/os/interfaces.h"
 
 namespace ronde::net {
@@ -45,11 +45,10 @@ Party party_for(const TcpBackendArgs& args, const GroupSpec& group) {
   return party;
 }
 
-/// The name at which a process of this host accepts connections; other users cannot guess it.
+/// The address at which a process of this host accepts connections.
 Endpoint endpoint_inside(const TcpBackendArgs& args, const FailedRank& who) {
-  std::string what(as_text(args.secret.bytes()));
-  what += fmt::format("\n{}\n{}\n{}", args.party.context, who.rank, who.pid);
-  return abstract_endpoint("ronde-" + hex(digest(as_bytes(what))).substr(0, 40));
+  return private_endpoint(fmt::format("data\n{}\n{}\n{}\n", args.party.context, who.rank, who.pid),
+                          args.secret);
 }
 
 /// "eth0 (10.0.0.1)", where there are several; none where the kernel chooses the interface.

@@ -1,14 +1,12 @@
 #include "backends/net/meet/unix_rendezvous.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <span>
 
 #include "backends/net/meet/handover.h"
 #include "backends/net/meet/tree_rendezvous.h"
-#include "core/base/bytes.h"
 
 namespace ronde::net {
 namespace {
@@ -93,12 +91,6 @@ Result<LocalJob> visit(UnixRendezvousArgs& args) {
 Endpoint rendezvous_endpoint(const UnixRendezvousArgs& args) {
   return private_endpoint(fmt::format("{}\n{}\n", args.ranks.front(), args.party.context),
                           args.secret);
-}
-
-Endpoint private_endpoint(std::string_view purpose, const std::optional<Secret>& secret) {
-  std::string what = fmt::format("{}\n{}", ::geteuid(), purpose);
-  if (secret) what += as_text(secret->bytes());
-  return abstract_endpoint("ronde-" + hex(digest(as_bytes(what))).substr(0, 40));
 }
 
 Result<LocalJob> rendezvous_on_host(UnixRendezvousArgs args) {

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "backends/net/connection/handshake.h"
@@ -37,10 +36,6 @@ struct LocalJob {
 
 /// The address of the socket, as private_endpoint().
 Endpoint rendezvous_endpoint(const UnixRendezvousArgs& args);
-
-/// The address of a Unix socket of this user. It can be guessed only if the secret is known or
-/// there is none.
-Endpoint private_endpoint(std::string_view purpose, const std::optional<Secret>& secret);
 
 /// Blocks until all are connected. Errors: as meet_by_tree.
 Result<LocalJob> rendezvous_on_host(UnixRendezvousArgs args);
