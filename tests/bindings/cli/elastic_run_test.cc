@@ -207,7 +207,8 @@ TEST_CASE("elastic run: a hostfile that changes is read again") {
   const ScratchFolder folder;
   Job job({"--min-np", "1", "--hostfile", folder.write("hosts", "localhost slots=1\n")});
   REQUIRE(job.wait_for(1, "1 rank 0 of 1"));
-  (void)folder.write("hosts", "localhost slots=2  # one more\n");
+  std::filesystem::rename(folder.write("new", "localhost slots=2  # one more\n"),
+                          folder.file("hosts"));
   REQUIRE(job.wait_for(2, "2 rank 1 of 2"));
   CHECK(job.finish().status == 0);
 }

@@ -307,8 +307,10 @@ def test_a_job_of_one_rank_grows(run_job, tmp_path):
 
         @hvd.elastic.run
         def train(state):
-            while state.step < 500 and not (hvd.size() == 2 and state.together > 3):
-                hosts.write_text("localhost slots=2\\n")
+            while state.step < 5000 and not (hvd.size() == 2 and state.together > 3):
+                if state.step == 0:
+                    hosts.with_name("new").write_text("localhost slots=2\\n")
+                    hosts.with_name("new").rename(hosts)  # the launcher never reads half a file
                 optimizer.zero_grad()
                 (model(torch.full((1, 2), 1.0 + hvd.rank())).sum()).backward()
                 optimizer.step()
