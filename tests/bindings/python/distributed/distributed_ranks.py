@@ -6,7 +6,7 @@ import sys
 import textwrap
 import time
 
-from jobs import free_ports
+from jobs import LIMIT_S, free_ports
 
 PRELUDE = """
 import datetime, os, signal, sys, time
@@ -50,7 +50,7 @@ def say(*words):
 """
 
 
-def run_ranks(script, size, folder, arguments=(), limit_s=60):
+def run_ranks(script, size, folder, arguments=(), limit_s=LIMIT_S):
     """(exit status, output) of each rank that runs `script`, after PRELUDE."""
     path = folder / "rank.py"
     path.write_text(PRELUDE + textwrap.dedent(script))
