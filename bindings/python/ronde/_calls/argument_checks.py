@@ -196,7 +196,10 @@ def row_counts(splits: Any) -> list[int]:
         values = splits.tolist() if hasattr(splits, "tolist") else splits
     except RuntimeError:  # a tensor without values
         values = splits
-    return whole_numbers("splits", values, "whole numbers, the rows for each rank")
+    counts = whole_numbers("splits", values, "whole numbers, the rows for each rank")
+    if any(abs(count) >= 2**63 for count in counts):
+        raise InvalidArgumentError(f"splits={shown(counts)} is out of range")
+    return counts
 
 
 def several(tensors: Any, what: str = "a list of tensors is needed") -> Sequence[Any]:

@@ -168,6 +168,8 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> Array:
     """
     extents = checked_shape(shape)
     kind = np.dtype(dtype)
+    if kind.hasobject or kind.itemsize == 0:
+        raise InvalidArgumentError(f"dtype={kind} has no numbers in memory; allowed: numbers")
     count = math.prod(extents)
     buffer: Any = _core.allocate(runtime(), max(count, 1) * kind.itemsize)
     return np.frombuffer(buffer, kind)[:count].reshape(extents)

@@ -8,7 +8,9 @@ from typing import Any
 import keras
 
 from ronde._errors import UnsupportedError
+from ronde._job.runtime import is_initialized
 from ronde.keras import _backend, _optimizer, _watched_steps
+from ronde.keras._undistributed import warn_if_undistributed
 
 
 @functools.cache
@@ -30,7 +32,7 @@ def install() -> None:
 
 
 def _install_watch() -> None:
-    """Makes train functions of distributed models check their second step."""
+    """Makes train functions of distributed models check their second step; others are told of."""
     owner: Any = next(c for c in keras.Model.__mro__ if "make_train_function" in vars(c))
     original = owner.make_train_function
 
@@ -40,6 +42,8 @@ def _install_watch() -> None:
         sending = getattr(model.optimizer, "_ronde", None)
         if sending is not None:
             _watched_steps.watch(model, sending)
+        elif is_initialized():
+            warn_if_undistributed(model)
         return made
 
     owner.make_train_function = make_train_function

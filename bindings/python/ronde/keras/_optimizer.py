@@ -51,6 +51,14 @@ class _Distributed:
         plain = _base_of(cls).from_config(config, custom_objects)
         return distribute(plain, _backend.options_class()())
 
+    def __reduce_ex__(self: Any, protocol: Any) -> Any:
+        """Raises TypeError: Keras would make a plain optimizer, which trains each rank alone."""
+        raise TypeError(
+            "a DistributedOptimizer of Keras cannot be pickled or copied; copy the optimizer "
+            "before it is wrapped, or make one that is like it: "
+            "type(optimizer).from_config(optimizer.get_config())"
+        )
+
     def set_weight(self: Any, weight: float) -> None:
         """Gives this rank's gradients a weight in the average, in all steps from now on.
 

@@ -16,7 +16,6 @@ from ronde._snapshots.nested import Keep
 from ronde.elastic import ObjectState, run
 from ronde.keras._backend import broadcast_variables
 from ronde.keras._epoch_length import forget_limit, limit_next_epoch
-from ronde.keras._undistributed import warn_if_undistributed
 
 __all__ = [
     "CommitStateCallback",
@@ -120,7 +119,6 @@ class CommitStateCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Begins to count anew: ranks that have joined begin then."""
-        warn_if_undistributed(self.model)
         self.batches_remaining = self.batches_per_commit
 
     def on_batch_end(self, batch: int, logs: Any = None) -> None:

@@ -113,6 +113,15 @@ WRONG_TYPES = {
 }
 
 WRONG_VALUES = {
+    "more rows than there are": (
+        lambda: ronde.alltoall(ONES, [2**63, 1]),
+        r"splits=\[9223372036854775808, 1\] is out of range",
+    ),
+    "room for objects": (
+        lambda: ronde.empty(3, object),
+        "dtype=object has no numbers in memory; allowed: numbers",
+    ),
+    "room for nothing": (lambda: ronde.empty(3, "S0"), r"dtype=\|S0 has no numbers in memory"),
     "no trace": (lambda: ronde.start_timeline(""), "file_path is empty; a path is needed"),
     "an object as a codec's parameter": (
         lambda: ronde.Compression.int8(block=object()),

@@ -73,6 +73,17 @@ def case_a_message_of_another_length_is_an_error():
             dist.recv(torch.empty(3), 1)
 
 
+def case_outputs_that_share_memory_are_refused():
+    _, size = here()
+    one, many = torch.zeros(3), torch.zeros(3 * size)
+    with pytest.raises(ronde.InvalidArgumentError, match=r"out\[0\] and out\[1\] share"):
+        dist.all_gather([one] * size, torch.ones(3))
+    outputs = [many[i : i + 3] for i in range(size)]
+    with pytest.raises(ronde.InvalidArgumentError, match=r"alltoall: .* share memory"):
+        dist.all_to_all(outputs, [torch.ones(3)] * size)
+    assert not many.any()
+
+
 def case_groups_whose_ranks_are_out_of_order_are_refused():
     _, size = here()
     if "sort_ranks" not in inspect.signature(dist.new_group).parameters:

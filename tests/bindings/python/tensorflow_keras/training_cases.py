@@ -1,5 +1,7 @@
 """Cases for training with ronde.tensorflow and ronde.keras."""
 
+import copy
+import pickle
 import tempfile
 import warnings
 from pathlib import Path
@@ -296,6 +298,14 @@ def case_a_model_that_is_not_distributed_is_a_warning_on_rank_0_once():
         return [str(one.message) for one in seen if "compiled with a plain" in str(one.message)]
 
     _undistributed._Warned.once = False
+    plain = small_model()
+    plain.compile("sgd", "mse")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        plain.fit(*batch_of(0), verbose=0)  # without callbacks
+    assert sum("compiled with a plain" in str(one.message) for one in seen) == (hvd.rank() == 0)
+
+    _undistributed._Warned.once = False
     own = OwnStep([keras.Input((3,)), keras.layers.Dense(1)])
     assert not warnings_of(own, "sgd")
     assert not warnings_of(small_model(), hvk.DistributedOptimizer(keras.optimizers.SGD(0.1)))
@@ -304,6 +314,13 @@ def case_a_model_that_is_not_distributed_is_a_warning_on_rank_0_once():
     assert all("plain SGD: each rank trains" in text for text in said)
     assert all("hvd.DistributedOptimizer(SGD(...))" in text for text in said)
     assert not warnings_of(small_model(), "sgd")
+
+
+def case_copies_of_an_optimizer_do_not_train_alone_without_a_word():
+    optimizer = hvk.DistributedOptimizer(keras.optimizers.SGD(0.1))
+    for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be pickled or copied; copy the optimizer bef"):
+            duplicate(optimizer)
 
 
 def said_of_first_steps(train):

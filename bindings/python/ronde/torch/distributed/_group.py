@@ -23,6 +23,7 @@ from ronde.torch.distributed._messages import MessageGroup
 from ronde.torch.distributed._tensors import (
     Tensor,
     adopt,
+    check_apart,
     check_like,
     dense,
     elements,
@@ -214,6 +215,7 @@ class RondeProcessGroup(MessageGroup):
         sent = packed(input_tensors)
         send_counts = [tensor.numel() for tensor in input_tensors]
         counts = [tensor.numel() for tensor in output_tensors]
+        check_apart("alltoall", output_tensors)
 
         def store(received: Tensor) -> None:
             unpack(received, output_tensors)
@@ -260,7 +262,8 @@ class RondeProcessGroup(MessageGroup):
     ) -> Work:
         for parts, tensor in zip(outputs, used):
             self._check_parts(parts, tensor)
-        spaces = [space_for(parts) for parts, _ in zip(outputs, used)]
+        operation = "allgather" if root < 0 else "gather"
+        spaces = [space_for(operation, parts) for parts, _ in zip(outputs, used)]
         results = [part for parts in outputs for part in parts]
         return self._gather(used, spaces, results, opts, unpacking(spaces, outputs), root)
 

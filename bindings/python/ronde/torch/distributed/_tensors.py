@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
+from ronde._calls.targets import check_targets
 from ronde._errors import InvalidArgumentError
-from ronde.torch._collectives.adapter import CODES, _check_place, check_unmoved
+from ronde.torch._collectives.adapter import CODES, _check_place, _layout, check_unmoved
 
 Tensor = torch.Tensor
 # Address, shape and dtype code, as the core takes a tensor.
@@ -105,12 +106,20 @@ def packed(parts: Sequence[Tensor]) -> Tensor:
     return together
 
 
-def space_for(parts: Sequence[Tensor]) -> Tensor:
+def check_apart(operation: str, parts: Sequence[Tensor]) -> None:
+    """Raises InvalidArgumentError if outputs share memory, or one repeats itself."""
+    for part in parts:
+        _check_place(part)
+    check_targets(operation, [_layout(part) for part in parts])
+
+
+def space_for(operation: str, parts: Sequence[Tensor]) -> Tensor:
     """Memory for all parts' elements: their own if they are adjacent."""
     for part in parts:
         _check_place(part)
     together = joined(parts)
     if together is None:
+        check_apart(operation, parts)
         together = torch.empty(sum(part.numel() for part in parts), dtype=parts[0].dtype)
     return together
 
