@@ -119,38 +119,49 @@ HWY_INLINE bool can_stream(const void* out) {
          reinterpret_cast<std::uintptr_t>(out) % sizeof(typename E::Elem) == 0;
 }
 
+/// Writes the results of `count` places, fewer than a step. It runs twice at most for a tensor, and
+/// would be most of a loop's code. It reads the call anew: the loop's combination stays in
+/// registers.
+template <class E, class C>
+HWY_NOINLINE void write_some(const ReduceCall& call, std::size_t place, std::size_t count) {
+  auto* const out = static_cast<typename E::Elem*>(call.out);
+  store_some<E>(C(call).some_at(place, count), out + place, count);
+}
+
 /// From here on it pays to begin where stores do not cross cache lines.
 inline constexpr std::size_t kWorthAligning = 8;
 
 template <class E, class C>
-HWY_INLINE void run_cached(const C& combination, typename E::Elem* out, std::size_t count) {
+HWY_INLINE void run_cached(const ReduceCall& call, const C& combination) {
   const std::size_t step = E::step();
+  const std::size_t count = call.count;
+  auto* const out = static_cast<typename E::Elem*>(call.out);
   std::size_t i = count < kWorthAligning * step ? 0 : elements_to_alignment<E>(out, count);
-  if (i > 0) store_some<E>(combination.some_at(0, i), out, i);
+  if (i > 0) write_some<E, C>(call, 0, i);
   for (; i + step <= count; i += step) E::store(combination.at(i), out + i);
-  if (i < count) store_some<E>(combination.some_at(i, count - i), out + i, count - i);
+  if (i < count) write_some<E, C>(call, i, count - i);
 }
 
 template <class E, class C>
-HWY_INLINE void run_streaming(const C& combination, typename E::Elem* out, std::size_t count) {
+HWY_INLINE void run_streaming(const ReduceCall& call, const C& combination) {
   const std::size_t step = E::step();
+  const std::size_t count = call.count;
+  auto* const out = static_cast<typename E::Elem*>(call.out);
   std::size_t i = elements_to_alignment<E>(out, count);
-  if (i > 0) store_some<E>(combination.some_at(0, i), out, i);
+  if (i > 0) write_some<E, C>(call, 0, i);
   for (; i + step <= count; i += step) E::stream(combination.at(i), out + i);
-  if (i < count) store_some<E>(combination.some_at(i, count - i), out + i, count - i);
+  if (i < count) write_some<E, C>(call, i, count - i);
   hwy::FlushStream();
 }
 
 template <class E, class Op, std::size_t kInputs, bool kScaled>
 HWY_NOINLINE void reduce_loop(const ReduceCall& call) {
-  const Combination<E, Op, kInputs, kScaled> combination(call);
-  auto* out = static_cast<typename E::Elem*>(call.out);
+  using C = Combination<E, Op, kInputs, kScaled>;
+  const C combination(call);
   if constexpr (E::kStreams) {
-    if (call.streaming && can_stream<E>(out)) {
-      return run_streaming<E>(combination, out, call.count);
-    }
+    if (call.streaming && can_stream<E>(call.out)) return run_streaming<E>(call, combination);
   }
-  run_cached<E>(combination, out, call.count);
+  run_cached<E>(call, combination);
 }
 
 template <class E, class Op, std::size_t kInputs = 0>
@@ -161,12 +172,8 @@ void reduce_scaled_or_not(const ReduceCall& call) {
 
 /// Sums are what training waits for: the usual numbers of inputs have loops of their own.
 template <class E>
-void reduce_sum(const ReduceCall& call) {
+void reduce_sum_of_many(const ReduceCall& call) {
   switch (call.inputs.size()) {
-    case 1:
-      return reduce_scaled_or_not<E, Sum, 1>(call);
-    case 2:
-      return reduce_scaled_or_not<E, Sum, 2>(call);
     case 3:
       return reduce_scaled_or_not<E, Sum, 3>(call);
     case 4:
@@ -176,16 +183,23 @@ void reduce_sum(const ReduceCall& call) {
   }
 }
 
+template <class E>
+void reduce_sum(const ReduceCall& call) {
+  if (call.inputs.size() == 1) return reduce_scaled_or_not<E, Sum, 1>(call);
+  if (call.inputs.size() == 2) return reduce_scaled_or_not<E, Sum, 2>(call);
+  return reduce_sum_of_many<E>(call);
+}
+
 /// The operations that floating types have.
 template <class E>
 void reduce_floating(const ReduceCall& call) {
   switch (call.op) {
     case ReduceOp::kMin:
-      return reduce_scaled_or_not<E, Min>(call);
+      return reduce_loop<E, Min, 0, true>(call);
     case ReduceOp::kMax:
-      return reduce_scaled_or_not<E, Max>(call);
+      return reduce_loop<E, Max, 0, true>(call);
     case ReduceOp::kProduct:
-      return reduce_scaled_or_not<E, Product>(call);
+      return reduce_loop<E, Product, 0, true>(call);
     default:
       return reduce_sum<E>(call);
   }

@@ -9,6 +9,7 @@
 #endif
 
 #include "ops/kernels/double_inl.h"
+#include "ops/kernels/loops_inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ronde::kernels::HWY_NAMESPACE {
@@ -137,6 +138,13 @@ HWY_INLINE bool needs_wide_sum(const ReduceCall& call) {
   if (call.inputs.size() > 2) return true;
   if (call.inputs.size() < 2 || !scales) return false;
   return call.dtype == DType::kFloat32 || divisor_of(call.post) != 0.0;
+}
+
+/// A sum that needs_wide_sum(): of two, it has factors.
+template <class E>
+void reduce_wide_sum(const ReduceCall& call) {
+  if (call.inputs.size() == 2) return reduce_loop<E, Sum, 2, true>(call);
+  reduce_sum_of_many<E>(call);
 }
 
 /// The usual mean over two ranks.

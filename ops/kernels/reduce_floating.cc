@@ -124,12 +124,12 @@ void reduce_floating_here(const ReduceCall& call) {
     case DType::kBfloat16:
       return reduce_floating<Bfloat16>(call);
     case DType::kFloat64:
-      if (needs_wide_sum(call)) return reduce_sum<CompensatedDouble>(call);
+      if (needs_wide_sum(call)) return reduce_wide_sum<CompensatedDouble>(call);
       return reduce_floating<Plain<double>>(call);
     default:
       if (needs_wide_sum(call)) {
         if (is_mean_of_two(call)) return reduce_mean_of_two(call);
-        return reduce_sum<WideFloat>(call);
+        return reduce_wide_sum<WideFloat>(call);
       }
       return reduce_floating<Plain<float>>(call);
   }

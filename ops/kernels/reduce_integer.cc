@@ -1,4 +1,5 @@
 // Reductions of integers and bool, for each instruction set.
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -14,59 +15,26 @@
 HWY_BEFORE_NAMESPACE();
 namespace ronde::kernels::HWY_NAMESPACE {
 
-/// The bits do not depend on the type, but scaling does.
-template <class E>
-void reduce_bits(const ReduceCall& call) {
-  switch (call.op) {
-    case ReduceOp::kBitAnd:
-      return reduce_loop<E, BitAnd, 0, true>(call);
-    case ReduceOp::kBitOr:
-      return reduce_loop<E, BitOr, 0, true>(call);
-    default:
-      return reduce_loop<E, BitXor, 0, true>(call);
-  }
-}
-
-/// The sum of a type: of 64 bits.
-template <typename T>
-using Whole = std::conditional_t<std::is_same_v<T, std::uint64_t>, std::uint64_t, std::int64_t>;
-
-/// The average of a type narrower than 64 bits never overflows. Sums of int64 and uint64 wrap.
-template <typename T>
-void reduce_scaled_sum(const ReduceCall& call) {
-  const std::int64_t divisor = integer_divisor_of(call.post);
-  auto* const out = static_cast<T*>(call.out);
-  for (std::size_t i = 0; i < call.count; ++i) {
-    std::uint64_t sum = 0;
-    for (const void* const input : call.inputs) {
-      T value;
-      std::memcpy(&value, static_cast<const T*>(input) + i, sizeof(value));
-      if (call.pre != 1.0) value = scale_integer(value, call.pre);
-      sum += static_cast<std::uint64_t>(Whole<T>{value});
-    }
-    const auto whole = static_cast<Whole<T>>(sum);
-    const T result = divisor != 0 ? divide_integer<T>(whole, divisor)
-                                  : truncate_to<T>(static_cast<double>(whole) * call.post);
-    std::memcpy(out + i, &result, sizeof(result));
-  }
-}
-
+/// Without factors. Only minima and maxima depend on the sign.
 template <typename T>
 void reduce_numbers(const ReduceCall& call) {
   using E = Plain<T>;
+  using Bits = Plain<std::make_unsigned_t<T>>;
   switch (call.op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage:
-      if (call.post != 1.0) return reduce_scaled_sum<T>(call);
-      return reduce_loop<E, Sum, 0, true>(call);
     case ReduceOp::kMin:
-      return reduce_loop<E, Min, 0, true>(call);
+      return reduce_loop<E, Min, 0, false>(call);
     case ReduceOp::kMax:
-      return reduce_loop<E, Max, 0, true>(call);
+      return reduce_loop<E, Max, 0, false>(call);
     case ReduceOp::kProduct:
-      return reduce_loop<E, Product, 0, true>(call);
+      return reduce_loop<Bits, Product, 0, false>(call);
+    case ReduceOp::kBitAnd:
+      return reduce_loop<Bits, BitAnd, 0, false>(call);
+    case ReduceOp::kBitOr:
+      return reduce_loop<Bits, BitOr, 0, false>(call);
+    case ReduceOp::kBitXor:
+      return reduce_loop<Bits, BitXor, 0, false>(call);
     default:
-      return reduce_bits<E>(call);
+      return reduce_loop<Bits, Sum, 0, false>(call);
   }
 }
 
@@ -85,26 +53,8 @@ void reduce_bool(const ReduceCall& call) {
 }
 
 void reduce_integer_here(const ReduceCall& call) {
-  switch (call.dtype) {
-    case DType::kUint8:
-      return reduce_numbers<std::uint8_t>(call);
-    case DType::kInt8:
-      return reduce_numbers<std::int8_t>(call);
-    case DType::kInt16:
-      return reduce_numbers<std::int16_t>(call);
-    case DType::kInt32:
-      return reduce_numbers<std::int32_t>(call);
-    case DType::kInt64:
-      return reduce_numbers<std::int64_t>(call);
-    case DType::kUint16:
-      return reduce_numbers<std::uint16_t>(call);
-    case DType::kUint32:
-      return reduce_numbers<std::uint32_t>(call);
-    case DType::kUint64:
-      return reduce_numbers<std::uint64_t>(call);
-    default:
-      return reduce_bool(call);
-  }
+  if (call.dtype == DType::kBool) return reduce_bool(call);
+  with_integer(call.dtype, [&]<typename T>(T) { reduce_numbers<T>(call); });
 }
 
 }  // namespace ronde::kernels::HWY_NAMESPACE
@@ -114,7 +64,79 @@ HWY_AFTER_NAMESPACE();
 namespace ronde::kernels {
 
 HWY_EXPORT(reduce_integer_here);
-void reduce_integer(const ReduceCall& call) { HWY_DYNAMIC_DISPATCH(reduce_integer_here)(call); }
+
+namespace {
+
+/// The sum of a type: of 64 bits.
+template <typename T>
+using Whole = std::conditional_t<std::is_same_v<T, std::uint64_t>, std::uint64_t, std::int64_t>;
+
+template <typename T>
+T element_of(const void* input, std::size_t index, double pre) {
+  T value;
+  std::memcpy(&value, static_cast<const T*>(input) + index, sizeof(value));
+  return pre == 1.0 ? value : scale_integer(value, pre);
+}
+
+/// The average of a type narrower than 64 bits never overflows. Sums of int64 and uint64 wrap.
+template <typename T>
+T scaled_sum(const ReduceCall& call, std::size_t index, std::int64_t divisor) {
+  std::uint64_t sum = 0;
+  for (const void* const input : call.inputs) {
+    sum += static_cast<std::uint64_t>(Whole<T>{element_of<T>(input, index, call.pre)});
+  }
+  const auto whole = static_cast<Whole<T>>(sum);
+  if (divisor != 0) return divide_integer<T>(whole, divisor);
+  if (call.post == 1.0) return static_cast<T>(whole);
+  return truncate_to<T>(static_cast<double>(whole) * call.post);
+}
+
+template <typename T>
+T combine(ReduceOp op, T a, T b) {
+  switch (op) {
+    case ReduceOp::kMin:
+      return std::min(a, b);
+    case ReduceOp::kMax:
+      return std::max(a, b);
+    case ReduceOp::kProduct:
+      return wrapping_product(a, b);
+    case ReduceOp::kBitAnd:
+      return static_cast<T>(a & b);
+    case ReduceOp::kBitOr:
+      return static_cast<T>(a | b);
+    default:
+      return static_cast<T>(a ^ b);
+  }
+}
+
+template <typename T>
+T scaled_result(const ReduceCall& call, std::size_t index) {
+  T result = element_of<T>(call.inputs[0], index, call.pre);
+  for (const void* const input : call.inputs.subspan(1)) {
+    result = combine(call.op, result, element_of<T>(input, index, call.pre));
+  }
+  return call.post == 1.0 ? result : scale_integer(result, call.post);
+}
+
+/// With factors, which few integers have: one element after the other.
+template <typename T>
+void reduce_scaled(const ReduceCall& call) {
+  const bool sums = call.op == ReduceOp::kSum || call.op == ReduceOp::kAverage;
+  const std::int64_t divisor = integer_divisor_of(call.post);
+  auto* const out = static_cast<T*>(call.out);
+  for (std::size_t i = 0; i < call.count; ++i) {
+    const T result = sums ? scaled_sum<T>(call, i, divisor) : scaled_result<T>(call, i);
+    std::memcpy(out + i, &result, sizeof(result));
+  }
+}
+
+}  // namespace
+
+void reduce_integer(const ReduceCall& call) {
+  const bool scaled = call.pre != 1.0 || call.post != 1.0;
+  if (!scaled || call.dtype == DType::kBool) return HWY_DYNAMIC_DISPATCH(reduce_integer_here)(call);
+  with_integer(call.dtype, [&]<typename T>(T) { reduce_scaled<T>(call); });
+}
 
 }  // namespace ronde::kernels
 #endif
