@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <initializer_list>
 
 #include "bindings/cli/command_line.h"
 #include "ops/compression/spec.h"
@@ -156,17 +155,37 @@ Result<Options> complete(Options options, const OptionTexts& texts) {
 
 namespace {
 
-// Each line of the data is one parameter: {extents}, outermost first.
-constexpr std::initializer_list<std::initializer_list<std::int64_t>> kResnet50 = {
-#include "bindings/cli/bench/resnet50.inc"
-};
+/// He et al., "Deep Residual Learning for Image Recognition", 2015, table 1: the weights of each
+/// convolution, then the scale and the shift of its normalization.
+std::vector<Shape> resnet50_shapes() {
+  std::vector<Shape> shapes;
+  const auto add = [&](std::int64_t out, std::int64_t in, std::int64_t side) {
+    shapes.insert(shapes.end(), {{out, in, side, side}, {out}, {out}});
+  };
+  struct Stage {
+    std::int64_t width;
+    int blocks;
+  };
+  add(64, 3, 7);
+  std::int64_t in = 64;
+  for (const auto& [width, blocks] : {Stage{64, 3}, Stage{128, 4}, Stage{256, 6}, Stage{512, 3}}) {
+    const std::int64_t out = 4 * width;
+    for (int block = 0; block < blocks; ++block) {
+      add(width, in, 1);
+      add(width, width, 3);
+      add(out, width, 1);
+      if (block == 0) add(out, in, 1);
+      in = out;
+    }
+  }
+  shapes.insert(shapes.end(), {{1000, in}, {1000}});
+  return shapes;
+}
 
 }  // namespace
 
 std::vector<Shape> model_shapes(std::string_view model) {
-  std::vector<Shape> shapes;
-  if (model == "resnet50") shapes.assign(kResnet50.begin(), kResnet50.end());
-  return shapes;
+  return model == "resnet50" ? resnet50_shapes() : std::vector<Shape>();
 }
 
 }  // namespace ronde::bench

@@ -151,6 +151,9 @@ TEST_CASE("ResNet-50 has 161 parameters with 25,557,032 elements") {
   for (const Shape& shape : shapes) elements += element_count(shape);
   CHECK(elements == 25'557'032);
   CHECK(shapes.front() == Shape{64, 3, 7, 7});
+  CHECK(shapes[12] == Shape{256, 64, 1, 1});   // layer1.0.downsample.0.weight
+  CHECK(shapes[33] == Shape{128, 256, 1, 1});  // layer2.0.conv1.weight
+  CHECK(shapes[159] == Shape{1000, 2048});
   CHECK(model_shapes("alexnet").empty());
 }
 
