@@ -189,48 +189,20 @@ void Agent::listen(const ListenMessage& question) {
 }
 
 void Agent::handle(const Frame& frame) {
-  switch (frame.type) {
-    case FrameType::kProbe:
-      return with_message<ProbeMessage>(
-          frame, [&](const ProbeMessage& probe) { send(encode(answer(probe, own_address_))); });
-    case FrameType::kStart:
-      return with_message<StartMessage>(frame,
-                                        [&](StartMessage job) { ranks_.set_up(std::move(job)); });
-    case FrameType::kStartRank:
-      return with_message<RankStart>(frame, [&](const RankStart& rank) { ranks_.start(rank); });
-    case FrameType::kSignal:
-      return with_message<SignalMessage>(
-          frame, [&](const SignalMessage& signal) { ranks_.signal(signal); });
-    case FrameType::kNote:
-      return with_message<NoteMessage>(frame,
-                                       [&](NoteMessage note) { ranks_.deliver(std::move(note)); });
-    case FrameType::kInput:
-      return with_message<InputMessage>(
-          frame, [&](const InputMessage& input) { ranks_.take_input(input.bytes); });
-    case FrameType::kCall:
-      return with_message<CallMessage>(
-          frame, [&](const CallMessage& call) { ranks_.take_call(call.bytes); });
-    case FrameType::kProcessExit:
-      return with_message<ProcessExit>(frame,
-                                       [&](const ProcessExit& ended) { ranks_.log_exit(ended); });
-    case FrameType::kStartAgent:
-      return with_message<StartAgentMessage>(
-          frame, [&](const StartAgentMessage& agent) { relay_.start(agent); });
-    case FrameType::kRelay:
-      return with_message<RelayMessage>(
-          frame, [&](const RelayMessage& message) { relay_.pass_on(message); });
-    case FrameType::kListen:
-      return with_message<ListenMessage>(frame,
-                                         [&](const ListenMessage& question) { listen(question); });
-    case FrameType::kSuspect:
-      return with_message<SuspectMessage>(
-          frame, [&](const SuspectMessage& rank) { ranks_.suspect(rank); });
-    case FrameType::kReach:
-      return with_message<ReachMessage>(
-          frame, [&](const ReachMessage& question) { reach_.connect(question); });
-    default:
-      return;
-  }
+  with_message<ProbeMessage>(frame,
+                             [&](const auto& probe) { send(encode(answer(probe, own_address_))); });
+  with_message<StartMessage>(frame, [&](StartMessage job) { ranks_.set_up(std::move(job)); });
+  with_message<RankStart>(frame, [&](const auto& rank) { ranks_.start(rank); });
+  with_message<SignalMessage>(frame, [&](const auto& signal) { ranks_.signal(signal); });
+  with_message<NoteMessage>(frame, [&](NoteMessage note) { ranks_.deliver(std::move(note)); });
+  with_message<InputMessage>(frame, [&](const auto& input) { ranks_.take_input(input.bytes); });
+  with_message<CallMessage>(frame, [&](const auto& call) { ranks_.take_call(call.bytes); });
+  with_message<ProcessExit>(frame, [&](const auto& ended) { ranks_.log_exit(ended); });
+  with_message<StartAgentMessage>(frame, [&](const auto& agent) { relay_.start(agent); });
+  with_message<RelayMessage>(frame, [&](const auto& message) { relay_.pass_on(message); });
+  with_message<ListenMessage>(frame, [&](const auto& question) { listen(question); });
+  with_message<SuspectMessage>(frame, [&](const auto& rank) { ranks_.suspect(rank); });
+  with_message<ReachMessage>(frame, [&](const auto& question) { reach_.connect(question); });
 }
 
 void Agent::read_signals() {

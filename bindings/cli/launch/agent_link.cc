@@ -15,21 +15,10 @@
 namespace ronde {
 
 Status AgentLink::start(const std::vector<std::string>& command) {
-  RONDE_ASSIGN_OR_RETURN(Pipe in, make_pipe());
-  RONDE_ASSIGN_OR_RETURN(Pipe out, make_pipe());
-  const StartedChild child = start_child({.command = command,
-                                          .environment = {},
-                                          .descriptors = {},
-                                          .cpus = {},
-                                          .death_signal = SIGTERM,
-                                          .input = in.read.get(),
-                                          .output = out.write.get()});
-  if (child.pid < 0) return {Code::kUnavailable, child.failure.text};
+  RONDE_ASSIGN_OR_RETURN(PipedChild child, start_piped_child(command));
   pid_ = child.pid;
-  set_nonblocking(in.write.get());
-  set_nonblocking(out.read.get());
-  in_ = std::move(in.write);
-  out_ = std::move(out.read);
+  in_ = std::move(child.in);
+  out_ = std::move(child.out);
   return {};
 }
 

@@ -59,13 +59,10 @@ void AgentTree::read(Host& host) {
 }
 
 void AgentTree::take(Host& host, const Frame& frame) {
-  if (frame.type == FrameType::kRelay) {
-    return with_message<RelayMessage>(frame, [&](const RelayMessage& m) { on_relayed(m); });
-  }
-  if (frame.type == FrameType::kAgentEnd) {
-    return with_message<AgentEndMessage>(frame, [&](const AgentEndMessage& m) { on_end(m); });
-  }
-  hooks_.on_frame(host, frame);
+  const bool of_agents =
+      with_message<RelayMessage>(frame, [&](const auto& message) { on_relayed(message); }) ||
+      with_message<AgentEndMessage>(frame, [&](const auto& message) { on_end(message); });
+  if (!of_agents) hooks_.on_frame(host, frame);
 }
 
 void AgentTree::on_relayed(const RelayMessage& message) {

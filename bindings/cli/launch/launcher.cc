@@ -50,7 +50,7 @@ class Launcher {
   // Messages of agents.
   void on_frame(Host& host, const Frame& frame);
   void on_probed(const Host& host, const Frame& frame);
-  void on_output(const Frame& frame);
+  void on_output(const OutputMessage& output);
   void on_tagged_output(int stream, std::string_view bytes);
   void on_exited(Host& host, const RankMessage& message);
   void on_cannot_start(Host& host, const CannotStartMessage& message);
@@ -235,28 +235,26 @@ void Launcher::read_input() {
 }
 
 void Launcher::on_frame(Host& host, const Frame& frame) {
-  if (frame.type == FrameType::kProbed) return on_probed(host, frame);
-  if (frame.type == FrameType::kOutput) return on_output(frame);
-  if (frame.type == FrameType::kAnswer) {
-    return with_message<AnswerMessage>(frame, [&](const AnswerMessage& answer) {
-      const Status status = options_.call_folder.take(answer);
-      if (!status.ok()) fail(1, status.message());
-    });
-  }
+  if (frame.type == FrameType::kProbed) on_probed(host, frame);
+  with_message<OutputMessage>(frame, [&](const auto& output) { on_output(output); });
+  with_message<AnswerMessage>(frame, [&](const auto& answer) {
+    const Status status = options_.call_folder.take(answer);
+    if (!status.ok()) fail(1, status.message());
+  });
+  with_message<CannotStartMessage>(frame,
+                                   [&](const auto& message) { on_cannot_start(host, message); });
+  with_message<RankMessage>(
+      frame,
+      [&](const auto& rank) {
+        say_if_verbose(
+            fmt::format("{} is pid {} on {}", name_of(rank.rank), rank.pid, host.name()));
+      },
+      FrameType::kStarted);
+  with_message<RankMessage>(
+      frame, [&](const auto& rank) { on_exited(host, rank); }, FrameType::kExited);
   if (frame.type == FrameType::kProcessExit) {
-    return send_to_all(hosts_, encode_frame(frame.type, frame.payload), &host);
+    send_to_all(hosts_, encode_frame(frame.type, frame.payload), &host);
   }
-  if (frame.type == FrameType::kCannotStart) {
-    if (const auto message = decode<CannotStartMessage>(frame.payload); message.ok()) {
-      on_cannot_start(host, *message);
-    }
-    return;
-  }
-  const auto message = decode<RankMessage>(frame.payload);
-  if (!message.ok()) return;
-  if (frame.type == FrameType::kExited) return on_exited(host, *message);
-  say_if_verbose(
-      fmt::format("{} is pid {} on {}", name_of(message->rank), message->pid, host.name()));
 }
 
 void Launcher::on_probed(const Host& host, const Frame& frame) {
@@ -270,11 +268,9 @@ void Launcher::on_probed(const Host& host, const Frame& frame) {
   if (probe_->complete() && !ranks_started_ && exit_status_ == 0) start_ranks();
 }
 
-void Launcher::on_output(const Frame& frame) {
-  const auto message = decode<OutputMessage>(frame.payload);
-  if (!message.ok()) return;
-  if (options_.through_mpirun) return on_tagged_output(message->stream, message->bytes);
-  console_.pass_on(message->rank, message->stream, message->bytes);
+void Launcher::on_output(const OutputMessage& output) {
+  if (options_.through_mpirun) return on_tagged_output(output.stream, output.bytes);
+  console_.pass_on(output.rank, output.stream, output.bytes);
 }
 
 void Launcher::on_tagged_output(int stream, std::string_view bytes) {
@@ -406,16 +402,7 @@ void Launcher::print_summary() {
 }
 
 LaunchResult Launcher::run() {
-  if (shows_whole_tracebacks(options_)) console_.hold_nothing();
-  if (options_.times) console_.show_times();
-  if (!options_.output_dir.empty()) {
-    const Status status =
-        console_.keep_files(options_.output_dir, options_.size, options_.attempt > 1);
-    if (!status.ok()) {
-      fmt::print(stderr, "ronde run: {}\n", status.message());
-      return {2, false};
-    }
-  }
+  if (!prepare(console_, options_)) return {2, false};
   if (const Status status = start_agents(); !status.ok()) {
     fail(1, status.message());
     cut_off();
@@ -430,9 +417,15 @@ LaunchResult Launcher::run() {
 
 }  // namespace
 
-bool shows_whole_tracebacks(const LaunchOptions& options) {
+bool prepare(Console& console, const LaunchOptions& options) {
   const char* const text = std::getenv("RONDE_TRACEBACKS");  // NOLINT(concurrency-mt-unsafe)
-  return options.verbose || (text != nullptr && std::string_view(text) == "full");
+  const bool whole = options.verbose || (text != nullptr && std::string_view(text) == "full");
+  if (whole) console.hold_nothing();
+  if (options.times) console.show_times();
+  if (options.output_dir.empty()) return true;
+  const Status status = console.keep_files(options.output_dir, options.size, options.attempt > 1);
+  if (!status.ok()) fmt::print(stderr, "ronde run: {}\n", status.message());
+  return status.ok();
 }
 
 LaunchResult launch(const LaunchOptions& options) { return Launcher(options).run(); }

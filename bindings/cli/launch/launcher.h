@@ -13,6 +13,8 @@
 
 namespace ronde {
 
+class Console;
+
 /// One job. Hosts with an empty name are this one.
 struct LaunchOptions {
   std::vector<HostRanks> hosts;
@@ -44,8 +46,9 @@ struct LaunchResult {
   bool may_restart = false;  ///< A rank has failed, and nobody asked the job to end.
 };
 
-/// True if tracebacks are printed at once, each whole: --verbose, or RONDE_TRACEBACKS=full.
-bool shows_whole_tracebacks(const LaunchOptions& options);
+/// Makes the console show, and keep in files, what the options ask for. Prints why where it cannot.
+/// Tracebacks are shown at once, each whole, by --verbose or RONDE_TRACEBACKS=full.
+bool prepare(Console& console, const LaunchOptions& options);
 
 /// Runs the job to its end. Returns 0, or the exit status of the first rank that failed: 128 +
 /// signal if it was killed, 126 or 127 if it could not be started. If the launcher was asked to

@@ -310,13 +310,16 @@ struct NoteMessage {
   static void fields(auto& wire, auto& self) { wire(self.rank, self.bytes); }
 };
 
+/// The kind of a message's frames.
+template <typename Message>
+inline constexpr FrameType kFrameOf = Message::kFrame;
+template <>
+inline constexpr FrameType kFrameOf<ProcessExit> = FrameType::kProcessExit;
+
 /// A message as the bytes of a frame.
 template <typename Message>
-std::string encode(const Message& message, FrameType type = Message::kFrame) {
+std::string encode(const Message& message, FrameType type = kFrameOf<Message>) {
   return encode_frame(type, encode_wire<std::string>(message));
-}
-inline std::string encode(const ProcessExit& ended) {
-  return encode_frame(FrameType::kProcessExit, encode_wire<std::string>(ended));
 }
 
 /// A frame's payload as a message. Errors: kInvalidArgument where it is malformed.
@@ -325,10 +328,13 @@ Result<Message> decode(std::string_view payload) {
   return decode_wire<Message>(as_bytes(payload), "message of the launcher");
 }
 
-/// Calls `use` with the frame's message if it is well formed.
+/// Calls `use` with the message of a frame of this kind, if it is well formed. Returns true if the
+/// frame is of this kind.
 template <typename Message>
-void with_message(const Frame& frame, auto use) {
+bool with_message(const Frame& frame, auto use, FrameType type = kFrameOf<Message>) {
+  if (frame.type != type) return false;
   if (auto message = decode<Message>(frame.payload); message.ok()) use(std::move(message).value());
+  return true;
 }
 
 }  // namespace ronde

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 namespace ronde {
 namespace {
@@ -114,6 +115,22 @@ StartedChild start_child(const ChildSpec& spec) {
     return {-1, start_failure(spec.command.front(), error)};
   }
   return {pid, {}};
+}
+
+Result<PipedChild> start_piped_child(const std::vector<std::string>& command) {
+  RONDE_ASSIGN_OR_RETURN(Pipe in, make_pipe());
+  RONDE_ASSIGN_OR_RETURN(Pipe out, make_pipe());
+  const StartedChild child = start_child({.command = command,
+                                          .environment = {},
+                                          .descriptors = {},
+                                          .cpus = {},
+                                          .death_signal = SIGTERM,
+                                          .input = in.read.get(),
+                                          .output = out.write.get()});
+  if (child.pid < 0) return Status(Code::kUnavailable, child.failure.text);
+  set_nonblocking(in.write.get());
+  set_nonblocking(out.read.get());
+  return PipedChild{child.pid, std::move(in.write), std::move(out.read)};
 }
 
 std::string signal_text(int signal) {

@@ -44,6 +44,16 @@ struct StartedChild {
 /// until it runs its program or has failed to. Call from the only thread of the process.
 StartedChild start_child(const ChildSpec& spec);
 
+/// A started process, and the ends of its standard input and output, which do not block.
+struct PipedChild {
+  pid_t pid = -1;
+  FileDescriptor in;
+  FileDescriptor out;
+};
+
+/// As start_child(), for a process that gets SIGTERM when this thread ends. Errors: kUnavailable.
+Result<PipedChild> start_piped_child(const std::vector<std::string>& command);
+
 /// "signal 9 (Killed)".
 std::string signal_text(int signal);
 

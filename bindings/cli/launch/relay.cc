@@ -1,7 +1,5 @@
 #include "bindings/cli/launch/relay.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -10,21 +8,10 @@
 namespace ronde {
 
 void Relay::start(const StartAgentMessage& message) {
-  auto in = make_pipe();
-  auto out = make_pipe();
-  if (!in.ok() || !out.ok()) return send_(encode(AgentEndMessage{message.agent, 0}));
-  const StartedChild child = start_child({.command = message.command,
-                                          .environment = {},
-                                          .descriptors = {},
-                                          .cpus = {},
-                                          .death_signal = SIGTERM,
-                                          .input = in->read.get(),
-                                          .output = out->write.get()});
-  if (child.pid < 0) return send_(encode(AgentEndMessage{message.agent, 0}));
-  set_nonblocking(in->write.get());
-  set_nonblocking(out->read.get());
+  auto child = start_piped_child(message.command);
+  if (!child.ok()) return send_(encode(AgentEndMessage{message.agent, 0}));
   agents_.push_back(
-      {message.agent, child.pid, std::move(in->write), std::move(out->read), {}, false});
+      {message.agent, child->pid, std::move(child->in), std::move(child->out), {}, false});
 }
 
 void Relay::pass_on(const RelayMessage& message) {

@@ -145,15 +145,7 @@ ElasticLauncher::ElasticLauncher(const ElasticOptions& options)
 // The event loop.
 
 ElasticResult ElasticLauncher::run() {
-  const LaunchOptions& job = options_.launch;
-  if (shows_whole_tracebacks(job)) console_.hold_nothing();
-  if (job.times) console_.show_times();
-  if (!job.output_dir.empty()) {
-    if (const Status status = console_.keep_files(job.output_dir, 0, false); !status.ok()) {
-      fmt::print(stderr, "ronde run: {}\n", status.message());
-      return {2, {}};
-    }
-  }
+  if (!prepare(console_, options_.launch)) return {2, {}};
   slots_deadline_ = now() + options_.director.elastic_timeout;
   if (options_.discovery.command.empty()) on_hosts(options_.hosts);
   carry_out();
@@ -291,33 +283,22 @@ bool ElasticLauncher::retire_agents() {
 
 void ElasticLauncher::on_frame(const std::string& host, const Frame& frame) {
   const auto pass_on = [&](const auto& message) { on_message(host, message); };
-  switch (frame.type) {
-    case FrameType::kNote:
-      return with_message<NoteMessage>(frame, pass_on);
-    case FrameType::kOutput:
-      return with_message<OutputMessage>(frame, pass_on);
-    case FrameType::kAnswer:
-      return with_message<AnswerMessage>(frame, pass_on);
-    case FrameType::kProcessExit:
-      return agents_.send_to_others(host, encode_frame(frame.type, frame.payload));
-    case FrameType::kExited:
-      return with_message<RankMessage>(frame, [&](const RankMessage& rank) { on_exited(rank); });
-    case FrameType::kStarted:
-      return with_message<RankMessage>(frame, [&](const RankMessage& rank) { on_started(rank); });
-    case FrameType::kCannotStart:
-      return with_message<CannotStartMessage>(frame, pass_on);
-    case FrameType::kFrozen:
-      return with_message<FrozenMessage>(frame, pass_on);
-    case FrameType::kProbed:
-      return with_message<ProbedMessage>(frame, pass_on);
-    case FrameType::kListening:
-      return with_message<ListeningMessage>(
-          frame, [&](const ListeningMessage& answer) { trials_.on_listening(host, answer); });
-    case FrameType::kReached:
-      return with_message<ReachedMessage>(
-          frame, [&](const ReachedMessage& answer) { trials_.on_reached(host, answer); });
-    default:
-      return;
+  with_message<NoteMessage>(frame, pass_on);
+  with_message<OutputMessage>(frame, pass_on);
+  with_message<AnswerMessage>(frame, pass_on);
+  with_message<CannotStartMessage>(frame, pass_on);
+  with_message<FrozenMessage>(frame, pass_on);
+  with_message<ProbedMessage>(frame, pass_on);
+  with_message<RankMessage>(
+      frame, [&](const auto& rank) { on_started(rank); }, FrameType::kStarted);
+  with_message<RankMessage>(
+      frame, [&](const auto& rank) { on_exited(rank); }, FrameType::kExited);
+  with_message<ListeningMessage>(frame,
+                                 [&](const auto& answer) { trials_.on_listening(host, answer); });
+  with_message<ReachedMessage>(frame,
+                               [&](const auto& answer) { trials_.on_reached(host, answer); });
+  if (frame.type == FrameType::kProcessExit) {
+    agents_.send_to_others(host, encode_frame(frame.type, frame.payload));
   }
 }
 
