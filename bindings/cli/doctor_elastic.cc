@@ -6,17 +6,15 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "bindings/cli/doctor.h"
 #include "bindings/runtime/diagnosis/rank_query.h"
+#include "core/base/json.h"
 #include "core/base/os/endpoint.h"
 #include "core/base/os/file_descriptor.h"
 
 namespace ronde {
 namespace {
-
-using SortedJson = nlohmann::json;
 
 constexpr std::size_t kMostAnswerBytes = std::size_t{64} << 20;
 constexpr std::size_t kJobLetters = 16;  // of an elastic job's id, before the epoch
@@ -40,7 +38,7 @@ std::string read_all(int fd, TimePoint deadline) {
   return text;
 }
 
-std::string describe_worker(const SortedJson& worker) {
+std::string describe_worker(const Json& worker) {
   const int rank = worker.at("rank");
   return fmt::format("worker {}, pid {} on {}: {}{}{}\n", worker.at("worker").get<int>(),
                      worker.at("pid").get<int>(), worker.at("host").get<std::string>(),
@@ -49,13 +47,13 @@ std::string describe_worker(const SortedJson& worker) {
                      worker.at("leaving").get<bool>() ? ", was asked to leave" : "");
 }
 
-std::string describe_gone(const SortedJson& gone) {
+std::string describe_gone(const Json& gone) {
   const auto why = gone.at("why").get<std::string>();
   return fmt::format("worker {}: is gone since epoch {}{}{}\n", gone.at("worker").get<int>(),
                      gone.at("epoch").get<int>(), why.empty() ? "" : ": ", why);
 }
 
-std::string describe_status(const SortedJson& status) {
+std::string describe_status(const Json& status) {
   const int epoch = status.at("epoch");
   std::string text = fmt::format("job {}: elastic, epoch {}{}; its launcher: pid {}\n",
                                  status.at("job").get<std::string>(), epoch,
@@ -66,8 +64,8 @@ std::string describe_status(const SortedJson& status) {
   if (const auto awaits = status.at("awaits").get<std::string>(); !awaits.empty()) {
     text += fmt::format("the launcher waits for the next epoch: {}\n", awaits);
   }
-  for (const SortedJson& worker : status.at("workers")) text += describe_worker(worker);
-  for (const SortedJson& gone : status.at("gone")) text += describe_gone(gone);
+  for (const Json& worker : status.at("workers")) text += describe_worker(worker);
+  for (const Json& gone : status.at("gone")) text += describe_gone(gone);
   return text;
 }
 
@@ -95,16 +93,16 @@ std::optional<LauncherAnswer> ask_launcher(const LauncherAddress& launcher, Time
 }
 
 std::optional<LauncherAnswer> read_status(const std::string& text) try {
-  const SortedJson status = SortedJson::parse(text);
+  const Json status = parse_json_or_throw(text);
   LauncherAnswer answer;
   answer.text = describe_status(status);
   const int epoch = status.at("epoch");
   if (epoch > 0) answer.job = fmt::format("{}-{}", status.at("job").get<std::string>(), epoch);
-  for (const SortedJson& worker : status.at("workers")) {
+  for (const Json& worker : status.at("workers")) {
     answer.workers[worker.at("pid")] = worker.at("worker");
   }
   return answer;
-} catch (const SortedJson::exception&) {
+} catch (const Json::exception&) {
   return std::nullopt;
 }
 

@@ -1,20 +1,14 @@
 // The output of `ronde doctor` for programs.
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "bindings/cli/doctor.h"
+#include "core/base/json.h"
 #include "core/base/os/interfaces.h"
 #include "core/base/settings/setting_names.h"
 #include "ops/kernels/factory.h"
 
 namespace ronde {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-std::string text_of(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
 
 /// "shm: usable" as a name, if it can be used, and the text after the name.
 Json plane_of(const std::string& line) {
@@ -72,19 +66,19 @@ std::string machine_json(const MachineFacts& facts) {
   for (const Limit& limit : facts.limits) {
     limits.push_back({{"text", limit.text}, {"bites", limit.bites}});
   }
-  return text_of({{"version", 1},
-                  {"kind", "doctor"},
-                  {"ronde", RONDE_VERSION},
-                  {"host", host_name()},
-                  {"compiler", std::string(RONDE_COMPILER) + " " + __VERSION__},
-                  {"arithmetic", kernels_target()},
-                  {"data_planes", planes_of(facts.data_planes)},
-                  {"gpu", planes_of(facts.gpus)},
-                  {"network", facts.network},
-                  {"nvtx", facts.nvtx},
-                  {"limits", limits},
-                  {"selection", facts.selection},
-                  {"paths", facts.paths}});
+  return json_document({{"version", 1},
+                        {"kind", "doctor"},
+                        {"ronde", RONDE_VERSION},
+                        {"host", host_name()},
+                        {"compiler", std::string(RONDE_COMPILER) + " " + __VERSION__},
+                        {"arithmetic", kernels_target()},
+                        {"data_planes", planes_of(facts.data_planes)},
+                        {"gpu", planes_of(facts.gpus)},
+                        {"network", facts.network},
+                        {"nvtx", facts.nvtx},
+                        {"limits", limits},
+                        {"selection", facts.selection},
+                        {"paths", facts.paths}});
 }
 
 std::string settings_json(const Config& config) {
@@ -99,18 +93,18 @@ std::string settings_json(const Config& config) {
     settings.push_back(
         setting_of(setting.info, setting.otherwise, now.value_or(std::string(setting.otherwise))));
   }
-  return text_of({{"version", 1}, {"kind", "settings"}, {"settings", settings}});
+  return json_document({{"version", 1}, {"kind", "settings"}, {"settings", settings}});
 }
 
 std::string job_json(const std::vector<RankAnswer>& answers, const std::string& launcher) {
   Json ranks = Json::array();
   for (const RankAnswer& answer : answers) ranks.push_back(rank_of(answer, answers));
-  return text_of({{"version", 1},
-                  {"kind", "job"},
-                  {"job", answers.empty() ? "" : answers.front().who.job},
-                  {"size", answers.empty() ? 0 : answers.front().who.size},
-                  {"launcher", launcher},
-                  {"ranks", ranks}});
+  return json_document({{"version", 1},
+                        {"kind", "job"},
+                        {"job", answers.empty() ? "" : answers.front().who.job},
+                        {"size", answers.empty() ? 0 : answers.front().who.size},
+                        {"launcher", launcher},
+                        {"ranks", ranks}});
 }
 
 }  // namespace ronde

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/base/json.h"
 #include "core/base/wire_codec.h"
 #include "timeline/recording/trace_format.h"
 
@@ -81,9 +81,9 @@ std::string format_clock_sample(int rank, const ClockSample& sample) {
 
 std::optional<ClockSample> parse_clock_sample(std::string_view event) {
   if (event.find(kEventName) == std::string_view::npos) return std::nullopt;
-  const auto parsed = nlohmann::json::parse(event, nullptr, false);
-  if (!parsed.is_object() || parsed.value("ph", nlohmann::json()) != "M") return std::nullopt;
-  const auto args = parsed.value("args", nlohmann::json::object());
+  const auto parsed = parse_json(event);
+  if (!parsed.is_object() || parsed.value("ph", Json()) != "M") return std::nullopt;
+  const auto args = parsed.value("args", Json::object());
   ClockSample sample;
   for (const auto& [key, value] : {std::pair{"steady_ns", &sample.local_ns},
                                    {"offset_ns", &sample.offset_ns},

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
-#include <nlohmann/json.hpp>
+
+#include "core/base/json.h"
 
 namespace ronde {
 namespace {
@@ -29,9 +30,7 @@ void append_micros(std::string& out, std::int64_t ns) {
   out += static_cast<char>('0' + all % 10);
 }
 
-std::string json_text(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string json_text(std::string_view text) { return print_json(Json(text)); }
 
 int TrackNumbers::of(std::string_view name) {
   const MutexLock lock(mutex_);

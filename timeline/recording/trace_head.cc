@@ -3,16 +3,14 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <type_traits>
 #include <utility>
 
+#include "core/base/json.h"
 #include "timeline/recording/trace_format.h"
 
 namespace ronde {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// Reads the value of `name`. Returns false if it is missing or of another type.
 template <typename T>
@@ -54,7 +52,7 @@ std::string row_name(const RecordingInfo& info) {
 /// A line of metadata about the recording's row.
 std::string line(const char* name, const RecordingInfo& info, Json args) {
   const Json object = {{"name", name}, {"ph", "M"}, {"pid", info.row()}, {"args", std::move(args)}};
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return print_json(object);
 }
 
 }  // namespace
@@ -77,7 +75,7 @@ std::string format_header(const RecordingInfo& info) {
 std::optional<RecordingInfo> parse_recording(std::string_view event) {
   constexpr const char* kWallClock = "start_time_since_epoch_in_micros";
   if (event.find(kWallClock) == std::string_view::npos) return std::nullopt;
-  const Json parsed = Json::parse(event, nullptr, false);
+  const Json parsed = parse_json(event);
   if (!parsed.is_object()) return std::nullopt;
   const Json args = parsed.value("args", Json::object());
   if (!args.is_object() || !args.contains(kWallClock)) return std::nullopt;

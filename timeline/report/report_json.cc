@@ -1,7 +1,7 @@
 #include <array>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "core/base/json.h"
 #include "timeline/report/reports.h"
 #include "timeline/report/spans.h"
 #include "timeline/report/summary.h"
@@ -10,17 +10,11 @@
 namespace ronde::report {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr int kJsonVersion = 1;  // of the keys
 constexpr std::size_t kMostJsonRows = 200;
 
 double ms(double ns) { return ns / 1e6; }
 double ms(std::int64_t ns) { return static_cast<double>(ns) / 1e6; }
-
-std::string dumped(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
 
 Json in_ms(const std::vector<double>& ns) {
   Json list = Json::array();
@@ -132,34 +126,35 @@ std::string report_json(const JobTrace& job, const Analysis& analysis,
   const Means means = means_of(analysis);
   const std::vector<SpanTime> spans = span_times(job, analysis);
   const bool has_steps = !analysis.steps.empty();
-  return dumped({{"version", kJsonVersion},
-                 {"kind", "report"},
-                 {"size", job.ranks.front().info.size},
-                 {"epoch", job.epoch},
-                 {"events", job.events},
-                 {"unit", unit_of(analysis)},
-                 {"steps", analysis.steps.size()},
-                 {"notes", job.notes},
-                 {"findings", finding_rows(findings)},
-                 {"mean", times_of(means)},
-                 {"ranks", rank_rows(job, analysis)},
-                 {"spans", span_rows(spans, means.step_ns)},
-                 {"unmarked_ms", has_steps ? in_ms(unmarked_ns(analysis, spans)) : Json::array()},
-                 {"paths", path_rows(analysis)},
-                 {"tensors", tensor_rows(job)},
-                 {"what_if", has_steps ? change_rows(job, analysis) : Json::array()}});
+  return json_document(
+      {{"version", kJsonVersion},
+       {"kind", "report"},
+       {"size", job.ranks.front().info.size},
+       {"epoch", job.epoch},
+       {"events", job.events},
+       {"unit", unit_of(analysis)},
+       {"steps", analysis.steps.size()},
+       {"notes", job.notes},
+       {"findings", finding_rows(findings)},
+       {"mean", times_of(means)},
+       {"ranks", rank_rows(job, analysis)},
+       {"spans", span_rows(spans, means.step_ns)},
+       {"unmarked_ms", has_steps ? in_ms(unmarked_ns(analysis, spans)) : Json::array()},
+       {"paths", path_rows(analysis)},
+       {"tensors", tensor_rows(job)},
+       {"what_if", has_steps ? change_rows(job, analysis) : Json::array()}});
 }
 
 std::string fault_json(const JobDumps& dumps, const std::vector<Finding>& findings) {
   Json ranks = Json::array();
   for (const Dump& dump : dumps.ranks) ranks.push_back(json_of(dump));
-  return dumped({{"version", kJsonVersion},
-                 {"kind", "failure"},
-                 {"job", dumps.ranks.front().job},
-                 {"size", dumps.ranks.front().size},
-                 {"notes", dumps.notes},
-                 {"findings", finding_rows(findings)},
-                 {"ranks", ranks}});
+  return json_document({{"version", kJsonVersion},
+                        {"kind", "failure"},
+                        {"job", dumps.ranks.front().job},
+                        {"size", dumps.ranks.front().size},
+                        {"notes", dumps.notes},
+                        {"findings", finding_rows(findings)},
+                        {"ranks", ranks}});
 }
 
 std::string diff_json(const Diff& diff) {
@@ -171,15 +166,15 @@ std::string diff_json(const Diff& diff) {
                        {"before_ms", ms(change.before_ns)},
                        {"after_ms", ms(change.after_ns)}});
   }
-  return dumped({{"version", kJsonVersion},
-                 {"kind", "diff"},
-                 {"steps_before", diff.steps_before},
-                 {"steps_after", diff.steps_after},
-                 {"step", json_of(diff.step, diff.step.before_ns)},
-                 {"parts", parts},
-                 {"tensors", tensors},
-                 {"cause", diff.cause},
-                 {"notes", diff.notes}});
+  return json_document({{"version", kJsonVersion},
+                        {"kind", "diff"},
+                        {"steps_before", diff.steps_before},
+                        {"steps_after", diff.steps_after},
+                        {"step", json_of(diff.step, diff.step.before_ns)},
+                        {"parts", parts},
+                        {"tensors", tensors},
+                        {"cause", diff.cause},
+                        {"notes", diff.notes}});
 }
 
 }  // namespace ronde::report

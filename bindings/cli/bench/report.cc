@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include "core/base/json.h"
 
 namespace ronde::bench {
 namespace {
@@ -16,8 +16,7 @@ double ratio_of(const Row& row, const CompressionRow& compression) {
   return sent > 0 ? dense / sent : 0;
 }
 
-void add_compression(const Row& row, const CompressionRow& compression,
-                     nlohmann::ordered_json& line) {
+void add_compression(const Row& row, const CompressionRow& compression, Json& line) {
   line["wire_bytes"] = compression.facts.wire_bytes;
   line["ratio"] = ratio_of(row, compression);
   line["compress_us"] = micros(compression.facts.compress_ns);
@@ -40,7 +39,7 @@ std::string describe(const Row& row, const CompressionRow& compression) {
 }  // namespace
 
 std::string to_json(const Row& row) {
-  nlohmann::ordered_json line;
+  Json line;
   line["system"] = row.system;
   line["collective"] = row.collective;
   line["algorithm"] = row.algorithm;
@@ -54,7 +53,7 @@ std::string to_json(const Row& row) {
   line["correct"] = true;
   if (!row.op.empty()) line["op"] = row.op;
   if (row.compression) add_compression(row, *row.compression, line);
-  return line.dump();
+  return print_json(line);
 }
 
 std::string human_bytes(std::size_t bytes) {

@@ -8,12 +8,12 @@
 #include <cerrno>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "bindings/cli/launch/failure_report.h"
 #include "bindings/cli/launch/messages.h"
+#include "core/base/json.h"
 #include "core/base/os/file_descriptor.h"
 
 namespace ronde {
@@ -94,12 +94,12 @@ Status CallFolder::take(const AnswerMessage& message) const {
 
 void CallFolder::write_failure(const std::string& text, const RankEnd* cause) const {
   if (folder_.empty()) return;
-  nlohmann::json failure = {{"text", text}};
+  Json failure = Json::object();
   if (cause != nullptr) {
-    failure.update({{"rank", cause->rank}, {"host", cause->host}, {"pid", cause->pid}});
+    failure = {{"host", cause->host}, {"pid", cause->pid}, {"rank", cause->rank}};
   }
-  std::ofstream(folder_ / kFailure)
-      << failure.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  failure["text"] = text;
+  std::ofstream(folder_ / kFailure) << print_json(failure);
 }
 
 }  // namespace ronde

@@ -4,22 +4,21 @@
 #include <fmt/ranges.h>
 
 #include <limits>
-#include <nlohmann/json.hpp>
 
+#include "core/base/json.h"
 #include "core/base/os/folders.h"
 
 namespace ronde {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Status bad(std::string_view origin, std::string_view what) {
   return {Code::kInvalidArgument, fmt::format("tuning file {}: {}", origin, what)};
 }
 
 Status bad_value(std::string_view key, const Json& value, std::string_view allowed) {
-  return {Code::kInvalidArgument, fmt::format("{} is {}; allowed: {}", key,
-                                              value.is_null() ? "missing" : value.dump(), allowed)};
+  return {Code::kInvalidArgument,
+          fmt::format("{} is {}; allowed: {}", key, value.is_null() ? "missing" : print_json(value),
+                      allowed)};
 }
 
 Json member(const Json& row, const char* key) { return row.contains(key) ? row.at(key) : Json(); }
@@ -93,9 +92,9 @@ std::string format_tuning(std::span<const SelectionRow> rows, const TuningFacts&
   std::string text = fmt::format(
       "{{\n  \"about\": \"The first row that fits wins; what fits none goes by Ronde's own "
       "table.\",\n  \"measured\": {},\n  \"rows\": [",
-      measured.dump());
+      print_json(measured));
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    text += fmt::format("{}\n    {}", i == 0 ? "" : ",", to_json(rows[i]).dump());
+    text += fmt::format("{}\n    {}", i == 0 ? "" : ",", print_json(to_json(rows[i])));
   }
   return text + "\n  ]\n}\n";
 }
@@ -103,7 +102,7 @@ std::string format_tuning(std::span<const SelectionRow> rows, const TuningFacts&
 Result<std::vector<SelectionRow>> parse_tuning(std::string_view text, std::string_view origin) {
   Json json;
   try {
-    json = Json::parse(text);
+    json = parse_json_or_throw(text);
   } catch (const Json::parse_error& error) {
     return bad(origin, error.what());  // names line and column
   }

@@ -4,15 +4,14 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "core/base/json.h"
 
 namespace ronde {
 namespace {
 
 using elastic::WorkerId;
-using Json = nlohmann::ordered_json;
-
 constexpr std::size_t kMostGone = 1000;  // in an answer
 
 int number_of(WorkerId worker) { return static_cast<int>(worker); }
@@ -171,7 +170,7 @@ std::string JobHistory::status() const {
   const Json answer = {
       {"launcher", ::getpid()}, {"job", job_},        {"epoch", epoch_}, {"open", open_},
       {"awaits", awaited()},    {"workers", workers}, {"gone", gone}};
-  return answer.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return print_json(answer) + "\n";
 }
 
 }  // namespace ronde
