@@ -4,13 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
+
+#include "core/base/json.h"
 
 namespace ronde {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int kVersion = 1;
 constexpr std::size_t kMostDumps = 4096;
@@ -18,127 +17,56 @@ constexpr std::size_t kMostLines = std::size_t{1} << 22;
 constexpr std::size_t kShownPending = 8;
 constexpr std::string_view kLeft = " has left the job";  // of the errors of a rank's leave
 
-void append_line(std::string& out, const Json& line) {
-  out += line.dump(-1, ' ', false, Json::error_handler_t::replace);
-  out += '\n';
+/// One line: `head`, then the fields of `from`.
+template <typename From>
+std::string line_of(Json head, const From& from) {
+  From::fields(from, [&](const char* name, const auto& value) { head[name] = value; });
+  return print_json(head) + "\n";
 }
 
-Json head_of(const Dump& dump) {
-  return {{"type", "dump"},
-          {"version", kVersion},
-          {"job", dump.job},
-          {"rank", dump.rank},
-          {"size", dump.size},
-          {"host", dump.host},
-          {"pid", dump.pid},
-          {"reason", dump.reason},
-          {"failure", dump.failure},
-          {"failed_rank", dump.failed_rank},
-          {"epoch_ns", dump.epoch_ns},
-          {"steady_ns", dump.steady_ns}};
-}
-
-Json line_of(const DumpOperation& operation) {
-  return {{"type", "operation"},
-          {"number", operation.number},
-          {"name", operation.name},
-          {"kind", operation.kind},
-          {"set", operation.set},
-          {"bytes", operation.bytes},
-          {"call", operation.call},
-          {"submitted_ns", operation.submitted_ns},
-          {"agreed_ns", operation.agreed_ns},
-          {"started_ns", operation.started_ns},
-          {"done_ns", operation.done_ns},
-          {"status", operation.done() ? operation.status : "pending"}};
-}
-
-Json line_of(const DumpThread& thread) {
-  return {{"type", "thread"},
-          {"tid", thread.tid},
-          {"name", thread.name},
-          {"state", thread.state},
-          {"frames", thread.frames}};
-}
-
-Json line_of(const DumpScriptThread& thread) {
-  return {{"type", "script"},
-          {"tid", thread.tid},
-          {"name", thread.name},
-          {"line", thread.line},
-          {"frames", thread.frames}};
+std::string line_of(const DumpOperation& operation) {
+  DumpOperation written = operation;
+  if (!operation.done()) written.status = "pending";
+  return line_of({{"type", "operation"}}, written);
 }
 
 template <typename Number>
-Number number_in(const Json& line, const char* field, Number otherwise = {}) {
-  const auto found = line.find(field);
-  return found != line.end() && found->is_number_integer() ? found->get<Number>() : otherwise;
+void read(const Json& from, Number& to) {
+  if (from.is_number_integer()) to = from.get<Number>();
 }
 
-std::string text_in(const Json& line, const char* field) {
-  const auto found = line.find(field);
-  return found != line.end() && found->is_string() ? found->get<std::string>() : std::string();
+void read(const Json& from, std::string& to) {
+  if (from.is_string()) to = from.get<std::string>();
 }
 
-Dump read_head(const Json& line) {
-  Dump dump;
-  dump.job = text_in(line, "job");
-  dump.rank = number_in<int>(line, "rank");
-  dump.size = number_in<int>(line, "size");
-  dump.host = text_in(line, "host");
-  dump.pid = number_in<int>(line, "pid");
-  dump.reason = text_in(line, "reason");
-  dump.failure = text_in(line, "failure");
-  dump.failed_rank = number_in<int>(line, "failed_rank", -1);
-  dump.epoch_ns = number_in<std::int64_t>(line, "epoch_ns");
-  dump.steady_ns = number_in<std::int64_t>(line, "steady_ns");
-  return dump;
-}
-
-DumpOperation read_operation(const Json& line) {
-  DumpOperation operation;
-  operation.number = number_in<std::uint64_t>(line, "number");
-  operation.name = text_in(line, "name");
-  operation.kind = text_in(line, "kind");
-  operation.set = number_in<std::int32_t>(line, "set");
-  operation.bytes = number_in<std::uint64_t>(line, "bytes");
-  operation.call = number_in<std::uint64_t>(line, "call");
-  operation.submitted_ns = number_in<std::int64_t>(line, "submitted_ns");
-  operation.agreed_ns = number_in<std::int64_t>(line, "agreed_ns");
-  operation.started_ns = number_in<std::int64_t>(line, "started_ns");
-  operation.done_ns = number_in<std::int64_t>(line, "done_ns");
-  operation.status = text_in(line, "status");
-  return operation;
-}
-
-std::vector<std::string> frames_in(const Json& line) {
-  std::vector<std::string> texts;
-  const auto frames = line.find("frames");
-  if (frames == line.end() || !frames->is_array()) return texts;
-  for (const Json& frame : *frames) {
-    if (frame.is_string()) texts.push_back(frame.get<std::string>());
+void read(const Json& from, std::vector<std::string>& to) {
+  if (!from.is_array()) return;
+  for (const Json& text : from) {
+    if (text.is_string()) to.push_back(text.get<std::string>());
   }
-  return texts;
 }
 
-DumpThread read_thread(const Json& line) {
-  return {.tid = number_in<int>(line, "tid"),
-          .name = text_in(line, "name"),
-          .state = text_in(line, "state"),
-          .frames = frames_in(line)};
+/// A member that is missing, or of another type, leaves `to` as it is.
+void read_member(const Json& line, const char* name, auto& to) {
+  if (const auto found = line.find(name); found != line.end()) read(*found, to);
+}
+
+template <typename To>
+To read_line(const Json& line) {
+  To to;
+  To::fields(to, [&](const char* name, auto& value) { read_member(line, name, value); });
+  return to;
 }
 
 /// Reads one thread of the script, or the reason why there is none.
 void read_script(const Json& line, Dump& into) {
-  std::string error = text_in(line, "error");
-  if (!error.empty()) {
+  std::string error;
+  read_member(line, "error", error);
+  if (error.empty()) {
+    into.script.push_back(read_line<DumpScriptThread>(line));
+  } else {
     into.script_error = std::move(error);
-    return;
   }
-  into.script.push_back({.tid = number_in<int>(line, "tid"),
-                         .name = text_in(line, "name"),
-                         .line = text_in(line, "line"),
-                         .frames = frames_in(line)});
 }
 
 Status malformed(std::size_t number, const char* what) {
@@ -146,17 +74,18 @@ Status malformed(std::size_t number, const char* what) {
 }
 
 Status take_line(const Json& line, std::size_t number, std::vector<Dump>& into) {
-  const std::string type = text_in(line, "type");
+  std::string type;
+  read_member(line, "type", type);
   if (type == "dump") {
     if (into.size() == kMostDumps) {
       return {Code::kResourceExhausted, fmt::format("more than {} dumps", kMostDumps)};
     }
-    into.push_back(read_head(line));
+    into.push_back(read_line<Dump>(line));
     return {};
   }
   if (into.empty()) return malformed(number, "comes before a dump's head");
-  if (type == "operation") into.back().operations.push_back(read_operation(line));
-  if (type == "thread") into.back().threads.push_back(read_thread(line));
+  if (type == "operation") into.back().operations.push_back(read_line<DumpOperation>(line));
+  if (type == "thread") into.back().threads.push_back(read_line<DumpThread>(line));
   if (type == "script") read_script(line, into.back());
   return {};
 }
@@ -187,13 +116,12 @@ const char* phase_of(const DumpOperation& operation) {
 }  // namespace
 
 std::string format_dump(const Dump& dump) {
-  std::string out;
-  append_line(out, head_of(dump));
-  for (const DumpOperation& operation : dump.operations) append_line(out, line_of(operation));
-  for (const DumpThread& thread : dump.threads) append_line(out, line_of(thread));
-  for (const DumpScriptThread& thread : dump.script) append_line(out, line_of(thread));
+  std::string out = line_of({{"type", "dump"}, {"version", kVersion}}, dump);
+  for (const DumpOperation& operation : dump.operations) out += line_of(operation);
+  for (const DumpThread& thread : dump.threads) out += line_of({{"type", "thread"}}, thread);
+  for (const DumpScriptThread& thread : dump.script) out += line_of({{"type", "script"}}, thread);
   if (!dump.script_error.empty()) {
-    append_line(out, {{"type", "script"}, {"error", dump.script_error}});
+    out += print_json({{"type", "script"}, {"error", dump.script_error}}) + "\n";
   }
   return out.append(kDumpEnd);
 }
@@ -206,7 +134,7 @@ Result<std::vector<Dump>> read_dumps(std::string_view text) {
     }
     const std::size_t end = text.find('\n');
     if (end == std::string_view::npos && !dumps.empty()) break;  // cut off
-    const Json line = Json::parse(text.substr(0, end), nullptr, false);
+    const Json line = parse_json(text.substr(0, end));
     if (!line.is_object()) return malformed(number, "is not a JSON object");
     RONDE_RETURN_IF_ERROR(take_line(line, number, dumps));
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);

@@ -26,6 +26,21 @@ struct DumpOperation {
   std::string status;  ///< How it ended: "ok", "rank failure", ... Valid once done.
 
   [[nodiscard]] bool done() const { return done_ns != 0; }
+
+  /// Calls `use` with the name and the value of each field, in the order of a dump's line.
+  static void fields(auto& self, auto use) {
+    use("number", self.number);
+    use("name", self.name);
+    use("kind", self.kind);
+    use("set", self.set);
+    use("bytes", self.bytes);
+    use("call", self.call);
+    use("submitted_ns", self.submitted_ns);
+    use("agreed_ns", self.agreed_ns);
+    use("started_ns", self.started_ns);
+    use("done_ns", self.done_ns);
+    use("status", self.status);
+  }
 };
 
 /// One thread of the rank.
@@ -34,6 +49,14 @@ struct DumpThread {
   std::string name;
   std::string state;                ///< The kernel's view: "S (sleeping), in futex_wait_queue".
   std::vector<std::string> frames;  ///< Innermost first; empty if it did not answer.
+
+  /// Calls `use` with the name and the value of each field, likewise.
+  static void fields(auto& self, auto use) {
+    use("tid", self.tid);
+    use("name", self.name);
+    use("state", self.state);
+    use("frames", self.frames);
+  }
 };
 
 /// One thread that runs the user's script. Lines read "train.py:12 in main".
@@ -42,6 +65,14 @@ struct DumpScriptThread {
   std::string name;
   std::string line;                 ///< The innermost line outside libraries.
   std::vector<std::string> frames;  ///< Innermost first, without Ronde's.
+
+  /// Calls `use` with the name and the value of each field, likewise.
+  static void fields(auto& self, auto use) {
+    use("tid", self.tid);
+    use("name", self.name);
+    use("line", self.line);
+    use("frames", self.frames);
+  }
 };
 
 /// One dump.
@@ -60,6 +91,20 @@ struct Dump {
   std::vector<DumpThread> threads;
   std::vector<DumpScriptThread> script;  ///< The main thread first; empty in a program without.
   std::string script_error;              ///< The reason why a script's lines are not known.
+
+  /// Calls `use` with the name and the value of each field of the head.
+  static void fields(auto& self, auto use) {
+    use("job", self.job);
+    use("rank", self.rank);
+    use("size", self.size);
+    use("host", self.host);
+    use("pid", self.pid);
+    use("reason", self.reason);
+    use("failure", self.failure);
+    use("failed_rank", self.failed_rank);
+    use("epoch_ns", self.epoch_ns);
+    use("steady_ns", self.steady_ns);
+  }
 };
 
 /// The dump as lines of JSON: its head, each operation, each thread, each thread of the script, and
