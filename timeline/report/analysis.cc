@@ -162,32 +162,23 @@ PathCost cost_of(PathSamples& path) {
     path.cost.bus_gbps = path.bus_bytes / static_cast<double>(path.cost.moving_ns);
     path.cost.best_gbps = best_gbps(path);
   }
+  path.cost.cost = fit_costs(path.bytes, path.ns);
   return std::move(path.cost);
 }
 
-struct WaySamples {
-  WayCost cost;
-  std::vector<double> bytes;
-  std::vector<double> ns;
-};
+/// The samples of bundles by their paths.
+using SamplesByPath = std::map<Path, PathSamples>;
 
-void take_bundle(const Bundle& bundle, WaySamples& way) {
-  ++way.cost.bundles;
-  way.cost.bytes += bundle.span->bytes;
-  way.cost.moving_ns += bundle.moving_ns();
-  way.bytes.push_back(static_cast<double>(bundle.span->bytes));
-  way.ns.push_back(static_cast<double>(bundle.moving_ns()));
-}
-
-WayCost cost_of(WaySamples& way) {
-  way.cost.cost = fit_costs(way.bytes, way.ns);
-  return std::move(way.cost);
+void take_bundle(const Bundle& bundle, const Path& path, SamplesByPath& samples) {
+  PathSamples& of_path = samples[path];
+  of_path.cost.path = path;
+  of_path.cost.compressed = bundle.span->compressed;
+  take_bundle(bundle, of_path);
 }
 
 /// The costliest first.
-template <typename Samples>
-auto costs_of(std::map<Path, Samples>& samples) {
-  std::vector<decltype(Samples::cost)> costs;
+std::vector<PathCost> costs_of(SamplesByPath& samples) {
+  std::vector<PathCost> costs;
   costs.reserve(samples.size());
   for (auto& [path, one] : samples) costs.push_back(cost_of(one));
   std::sort(costs.begin(), costs.end(),
@@ -196,20 +187,13 @@ auto costs_of(std::map<Path, Samples>& samples) {
 }
 
 void add_costs(const JobTrace& job, Analysis& analysis) {
-  std::map<Path, PathSamples> paths;
-  std::map<Path, WaySamples> ways;
+  SamplesByPath paths;
+  SamplesByPath ways;
   for (const Bundle& bundle : analysis.bundles) {
     if (bundle.span->bytes == 0 || !is_within(bundle, analysis.steps)) continue;
     const Path& path = job.paths[bundle.span->path];
-    PathSamples& of_path = paths[path];
-    of_path.cost.path = path;
-    of_path.cost.compressed = bundle.span->compressed;
-    take_bundle(bundle, of_path);
-    const Path way = way_of(*bundle.span, path);
-    WaySamples& of_way = ways[way];
-    of_way.cost.path = way;
-    of_way.cost.compressed = bundle.span->compressed;
-    take_bundle(bundle, of_way);
+    take_bundle(bundle, path, paths);
+    take_bundle(bundle, way_of(*bundle.span, path), ways);
   }
   analysis.paths = costs_of(paths);
   analysis.ways = costs_of(ways);
@@ -266,6 +250,15 @@ void Split::add_awaited(std::uint32_t rank, std::int64_t waited_ns) {
   } else {
     known->ns += waited_ns;
   }
+}
+
+std::size_t step_at(const Analysis& analysis, std::size_t rank, std::int64_t time_ns) {
+  const auto& steps = analysis.steps;
+  const auto next = std::upper_bound(
+      steps.begin(), steps.end(), time_ns,
+      [rank](std::int64_t time, const Step& step) { return time < step.ranks[rank].start_ns; });
+  if (next == steps.begin() || time_ns >= std::prev(next)->ranks[rank].end_ns) return steps.size();
+  return static_cast<std::size_t>(std::prev(next) - steps.begin());
 }
 
 Analysis analyze(const JobTrace& job) {

@@ -89,17 +89,7 @@ struct PathCost {
   std::int64_t moving_ns = 0;
   double bus_gbps = 0;   ///< Bytes through each rank's link per nanosecond, as in ronde bench.
   double best_gbps = 0;  ///< Speed of the fastest twentieth of its large bundles.
-};
-
-/// The cost of bundles by their bytes. Dense allreduces over one data plane are one path here,
-/// "ALLREDUCE over tcp": their algorithm depends on the bytes.
-struct WayCost {
-  Path path;
-  bool compressed = false;
-  std::uint64_t bundles = 0;
-  std::uint64_t bytes = 0;
-  std::int64_t moving_ns = 0;
-  CostCurve cost;
+  CostCurve cost;        ///< A bundle's time by its bytes.
 };
 
 /// Fusion of tensors, per step.
@@ -119,7 +109,9 @@ struct Analysis {
   std::vector<Step> steps;
   std::vector<Bundle> bundles;  ///< By end.
   std::vector<PathCost> paths;  ///< The costliest first.
-  std::vector<WayCost> ways;    ///< Likewise.
+  /// Likewise. Dense allreduces over one data plane are one path here, "ALLREDUCE over tcp": their
+  /// algorithm depends on the bytes.
+  std::vector<PathCost> ways;
   Fusion fusion;
 };
 
@@ -134,6 +126,10 @@ struct InferredSteps {
   std::string first;  ///< The operation's name; empty if there is none.
   std::vector<Step> steps = {};
 };
+
+/// The index of the step in which the rank, the `rank`-th of the job, is at that time; the number
+/// of steps if it is in none.
+std::size_t step_at(const Analysis& analysis, std::size_t rank, std::int64_t time_ns);
 
 /// Infers steps. Operations are distinguished by name, unnamed ones by bytes.
 InferredSteps infer_steps(const JobTrace& job);

@@ -25,16 +25,6 @@ constexpr const char* kNoMark = "";  // stands for all time outside Ronde
 /// Time outside Ronde in each step, by mark.
 using Series = std::map<std::string, std::vector<double>>;
 
-/// The step of the rank that holds the time; none: the number of steps.
-std::size_t step_at(const Run& run, std::size_t rank, std::int64_t time_ns) {
-  const auto& steps = run.analysis.steps;
-  const auto next = std::upper_bound(
-      steps.begin(), steps.end(), time_ns,
-      [rank](std::int64_t time, const Step& step) { return time < step.ranks[rank].start_ns; });
-  if (next == steps.begin() || time_ns >= std::prev(next)->ranks[rank].end_ns) return steps.size();
-  return static_cast<std::size_t>(std::prev(next) - steps.begin());
-}
-
 /// The part of the span in which the rank is not blocked in Ronde. `waits` are by end.
 std::int64_t outside_ns(const NamedSpan& span, const std::vector<NamedSpan>& waits) {
   std::int64_t ns = span.end_ns - span.start_ns;
@@ -56,7 +46,7 @@ Series series_of(const Run& run, std::size_t rank) {
   }
   const RankTrace& trace = run.job.ranks[rank];
   for (const NamedSpan& mark : trace.marks) {
-    const std::size_t step = step_at(run, rank, mark.start_ns);
+    const std::size_t step = step_at(run.analysis, rank, mark.start_ns);
     if (step == count) continue;
     auto& values = series[run.job.names.text_of(mark.name)];
     values.resize(count);

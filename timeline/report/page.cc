@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
+#include "core/base/json.h"
 #include "timeline/report/reports.h"
 #include "timeline/report/spans.h"
 #include "timeline/report/statistics.h"
@@ -17,8 +17,6 @@ namespace ronde::report {
 extern const std::string_view kPageHtml, kPageCss, kPageJs, kZoomJs;
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostPageRows = 200;
 constexpr std::size_t kMostBars = 400;      // in the chart over time; more steps share a bar
@@ -45,18 +43,21 @@ Json json_of(const std::vector<Finding>& findings) {
   return list;
 }
 
+Json json_of(const Means& means) {
+  return {{"step", means.step_ns / 1000},
+          {"phases", phases_of(means)},
+          {"moving", means.moving_ns / 1000},
+          {"overlapped", means.overlapped_ns / 1000},
+          {"noCore", means.no_core_ns / 1000}};
+}
+
 Json ranks_of(const JobTrace& job, const Analysis& analysis) {
   Json list = Json::array();
   for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    const Means means = means_of(analysis, rank);
-    list.push_back({{"rank", job.ranks[rank].info.rank},
-                    {"label", label_of(job.ranks[rank].info)},
-                    {"host", job.ranks[rank].info.host},
-                    {"step", means.step_ns / 1000},
-                    {"phases", phases_of(means)},
-                    {"moving", means.moving_ns / 1000},
-                    {"overlapped", means.overlapped_ns / 1000},
-                    {"noCore", means.no_core_ns / 1000}});
+    const RecordingInfo& info = job.ranks[rank].info;
+    Json row{{"rank", info.rank}, {"label", label_of(info)}, {"host", info.host}};
+    row.update(json_of(means_of(analysis, rank)));
+    list.push_back(std::move(row));
   }
   return list;
 }
@@ -277,7 +278,6 @@ Json epochs_of(std::span<const Epoch> history) {
 Json data_of(const PageParts& parts) {
   const JobTrace& job = parts.job;
   const Analysis& analysis = parts.analysis;
-  const Means means = means_of(analysis);
   Json phases = Json::array();
   for (std::size_t i = 0; i < kPhases; ++i) phases.push_back(name_of(static_cast<Phase>(i)));
   return {{"size", job.ranks.front().info.size},
@@ -289,12 +289,7 @@ Json data_of(const PageParts& parts) {
           {"findings", json_of(parts.findings)},
           {"epochs", epochs_of(parts.history)},
           {"phases", phases},
-          {"all",
-           {{"step", means.step_ns / 1000},
-            {"phases", phases_of(means)},
-            {"moving", means.moving_ns / 1000},
-            {"overlapped", means.overlapped_ns / 1000},
-            {"noCore", means.no_core_ns / 1000}}},
+          {"all", json_of(means_of(analysis))},
           {"ranks", ranks_of(job, analysis)},
           {"spans", spans_of(job, analysis)},
           {"bars", bars_of(analysis)},
@@ -316,7 +311,7 @@ Json data_of(const PageParts& parts) {
 
 /// Escapes JSON for a script element, so that nothing ends the element.
 std::string script_json(const Json& json) {
-  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = print_json(json);
   std::string safe;
   safe.reserve(text.size());
   for (const char c : text) {

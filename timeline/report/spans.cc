@@ -16,13 +16,7 @@ constexpr double kLongShare = 0.25;  // of a step, on each rank
 
 /// True if it begins in one of the steps and ends before the last of them ends.
 bool is_in_steps(const NamedSpan& mark, const Analysis& analysis, std::size_t rank) {
-  const auto later = [rank](std::int64_t time_ns, const Step& step) {
-    return time_ns < step.ranks[rank].start_ns;
-  };
-  const auto next =
-      std::upper_bound(analysis.steps.begin(), analysis.steps.end(), mark.start_ns, later);
-  if (next == analysis.steps.begin()) return false;
-  return mark.start_ns < std::prev(next)->ranks[rank].end_ns &&
+  return step_at(analysis, rank, mark.start_ns) < analysis.steps.size() &&
          mark.end_ns <= analysis.steps.back().ranks[rank].end_ns;
 }
 

@@ -189,30 +189,30 @@ void add_rates(std::string& out, const JobTrace& job, const Analysis& analysis) 
   }
 }
 
+/// What both reports begin with.
+std::string begin_report(const JobTrace& job, const Analysis& analysis,
+                         const std::vector<Finding>& findings) {
+  std::string out;
+  add_head(out, job, analysis);
+  add_findings(out, findings);
+  if (analysis.steps.empty()) return out;
+  add_splits(out, job, analysis);
+  add_spans(out, job, analysis);
+  return out;
+}
+
 }  // namespace
 
 std::string live_report(const JobTrace& job, const Analysis& analysis,
                         const std::vector<Finding>& findings) {
-  std::string out;
-  add_head(out, job, analysis);
-  add_findings(out, findings);
-  if (!analysis.steps.empty()) {
-    add_splits(out, job, analysis);
-    add_spans(out, job, analysis);
-  }
+  std::string out = begin_report(job, analysis, findings);
   add_rates(out, job, analysis);
   return out;
 }
 
 std::string text_report(const JobTrace& job, const Analysis& analysis,
                         const std::vector<Finding>& findings) {
-  std::string out;
-  add_head(out, job, analysis);
-  add_findings(out, findings);
-  if (!analysis.steps.empty()) {
-    add_splits(out, job, analysis);
-    add_spans(out, job, analysis);
-  }
+  std::string out = begin_report(job, analysis, findings);
   add_paths(out, job, analysis);
   if (!analysis.steps.empty()) add_what_ifs(out, job, analysis);
   add_tensors(out, job);

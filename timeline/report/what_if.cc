@@ -47,17 +47,17 @@ std::optional<Shape> shape_of(std::string_view algorithm, double ranks) {
   return std::nullopt;
 }
 
-const WayCost* costliest_way(const Analysis& analysis) {
+const PathCost* costliest_way(const Analysis& analysis) {
   return analysis.ways.empty() ? nullptr : &analysis.ways.front();
 }
 
-const WayCost* fitted_way(const Analysis& analysis) {
-  const WayCost* way = costliest_way(analysis);
+const PathCost* fitted_way(const Analysis& analysis) {
+  const PathCost* way = costliest_way(analysis);
   return way != nullptr && way->cost.known ? way : nullptr;
 }
 
 /// The one algorithm of dense allreduces over the way's data plane; empty where there are several.
-std::string_view algorithm_of(const WayCost& way, const Analysis& analysis) {
+std::string_view algorithm_of(const PathCost& way, const Analysis& analysis) {
   std::optional<std::string_view> found;
   if (way.path.collective != Collective::kAllreduce) return {};
   for (const PathCost& cost : analysis.paths) {
@@ -83,7 +83,7 @@ CodingCost coding_of(const JobTrace& job) {
 /// Predictions for the costliest path.
 class Model {
  public:
-  Model(const WayCost& way, const JobTrace& job, const Analysis& analysis)
+  Model(const PathCost& way, const JobTrace& job, const Analysis& analysis)
       : way_(way), job_(job), analysis_(analysis), means_(means_of(analysis)) {
     steps_ = static_cast<double>(analysis.steps.size());
     bundles_ = static_cast<double>(way.bundles) / steps_;
@@ -201,7 +201,7 @@ class Model {
     }
   }
 
-  const WayCost& way_;
+  const PathCost& way_;
   const JobTrace& job_;
   const Analysis& analysis_;
   const Means means_;
@@ -262,7 +262,7 @@ std::vector<WhatIf> what_ifs(const JobTrace& job, const Analysis& analysis) {
   std::vector<WhatIf> list;
   if (analysis.steps.empty()) return list;
   add_measured(job, analysis, list);
-  if (const WayCost* way = costliest_way(analysis)) Model(*way, job, analysis).add_all(list);
+  if (const PathCost* way = costliest_way(analysis)) Model(*way, job, analysis).add_all(list);
   double least_ns = kWorthSaving * means_of(analysis).step_ns;
   if (analysis.by_steps) least_ns = std::max(least_ns, step_noise_ns(analysis));
   std::erase_if(list, [=](const WhatIf& change) { return !is_worth_telling(change, least_ns); });
@@ -285,7 +285,7 @@ std::string share_text(const WhatIf& change, double step_ns) {
 std::string time_text(const WhatIf& change) { return range_text(change, human_time); }
 
 std::string cost_model(const Analysis& analysis) {
-  const WayCost* way = costliest_way(analysis);
+  const PathCost* way = costliest_way(analysis);
   if (way == nullptr) return "No data moved.";
   if (!way->cost.known) {
     return "Bundles are too alike in size to tell what other ones would cost.";
@@ -295,7 +295,7 @@ std::string cost_model(const Analysis& analysis) {
 }
 
 double fusion_efficiency(const Analysis& analysis) {
-  const WayCost* way = fitted_way(analysis);
+  const PathCost* way = fitted_way(analysis);
   if (way == nullptr) return -1;
   const double starts_ns = way->cost.start_ns * static_cast<double>(way->bundles);
   const double bytes_ns = way->cost.ns_per_byte * static_cast<double>(way->bytes);

@@ -48,7 +48,7 @@ Analysis planted() {
   path.bundles = 100;
   path.bytes = 10'000'000;
   analysis.paths = {path};
-  WayCost way;
+  PathCost way;
   way.path = allreduce_over_tcp({});
   way.bundles = path.bundles;
   way.bytes = path.bytes;
