@@ -8,6 +8,7 @@
 #include "bindings/cpp/internal.h"
 #include "bindings/elastic/inherited_copies.h"
 #include "core/base/settings/config.h"
+#include "core/elastic/recovery.h"
 #include "ronde/elastic.h"
 
 namespace ronde::elastic {
@@ -35,18 +36,7 @@ void leave(const Job::Impl& job) {
 bool recoverable(const Error& error) {
   if (dynamic_cast<const LauncherLost*>(&error) != nullptr) return false;
   if (dynamic_cast<const JobFailed*>(&error) != nullptr) return false;
-  switch (error.code()) {
-    case Code::kDuplicateName:
-    case Code::kInterrupted:
-    case Code::kInvalidArgument:
-    case Code::kMismatch:
-    case Code::kNotInitialized:
-    case Code::kUnsupported:
-    case Code::kVersionMismatch:
-      return false;
-    default:
-      return true;
-  }
+  return recovery_of(error.code()) != Recovery::kNone;
 }
 
 Worker::Worker(Member& member) : member_(member), inherited_(take_inherited_copies(&member)) {

@@ -12,6 +12,7 @@
 #include "bindings/elastic/member.h"
 #include "bindings/python/bind.h"
 #include "core/elastic/participant.h"
+#include "core/elastic/recovery.h"
 
 namespace py = pybind11;
 
@@ -137,6 +138,17 @@ void bind_participant(py::module_& module) {
            "Remembers what ended the epoch. rank: one that was lost; -1: none.");
 }
 
+void bind_recovery(py::module_& module) {
+  using elastic::Recovery;
+  py::enum_<Recovery>(module, "Recovery", "What follows an error.")
+      .value("NONE", Recovery::kNone)
+      .value("RESTORE", Recovery::kRestore)
+      .value("REPLACE", Recovery::kReplace);
+  module.def(
+      "recovery_of", [](int code) { return elastic::recovery_of(static_cast<Code>(code)); },
+      py::arg("code"), "What follows an error of this code.");
+}
+
 }  // namespace
 
 void bind_elastic(py::module_& module) {
@@ -145,6 +157,7 @@ void bind_elastic(py::module_& module) {
       "True if this process is a worker of an elastic job: it has its launcher's descriptor.");
   module.def("elastic_worker", &worker, "The worker's number; 0 without a launcher's descriptor.");
   bind_participant(module);
+  bind_recovery(module);
   module.def(
       "elastic_next_epoch", &next_epoch, py::arg("ready"),
       "Tells the launcher that the worker is ready, and waits for its place in a new epoch.");

@@ -111,6 +111,11 @@ for _name in __all__:
 CODES: tuple[type[Error], ...] = (Error, *Error.__subclasses__())
 
 
+def code_of(error: Error) -> int:
+    """The core's code of an error."""
+    return next(CODES.index(kind) for kind in type(error).__mro__ if kind in CODES)
+
+
 def make(code: int, message: str, origin: str, rank: int, host: str, pid: int) -> Error:
     """Makes the exception for an error of the core. Called by the extension module."""
     error = CODES[code](message)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from ronde._calls.argument_checks import check, check_has
-from ronde._core import Progress
+from ronde._core import Progress, Recovery
 from ronde._elastic import agreement, leaving
 from ronde._elastic.changes import notification_manager
 from ronde._elastic.checkpoint import Checkpoints
@@ -144,6 +144,6 @@ def _share(state: Any) -> None:
 
 def _may_go_on(error: Error) -> bool:
     """True if an epoch can follow. Without a launcher only a job of one process goes on."""
-    if not epochs.recoverable(error):
+    if epochs.recovery_of(error) == Recovery.NONE:
         return False
     return epochs.available() or not is_initialized() or size() == 1

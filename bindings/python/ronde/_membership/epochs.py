@@ -10,26 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ronde import _core
-from ronde._errors import (
-    DuplicateNameError,
-    Error,
-    InvalidArgumentError,
-    MismatchError,
-    NotInitializedError,
-    RankFailure,
-    TimeoutError,
-    UnavailableError,
-    UnsupportedError,
-    VersionMismatchError,
-)
+from ronde._errors import Error, RankFailure, TimeoutError, UnavailableError, code_of
 
 core: Any = _core
 
-# These would come again in the next epoch.
-_LASTING = (
-    *(DuplicateNameError, InvalidArgumentError, MismatchError),
-    *(NotInitializedError, UnsupportedError, VersionMismatchError),
-)
 ADDED, REMOVED = 1, 2  # bits of a change, as the launcher's notes have them
 
 
@@ -78,10 +62,11 @@ def available() -> bool:
     return bool(asked and asked())
 
 
-def recoverable(error: Error) -> bool:
-    """True for a failure of this epoch alone: the next one may go on."""
-    ends_the_job = (LauncherLostError, JobFailedError, CheckpointsDamagedError, *_LASTING)
-    return not isinstance(error, ends_the_job)
+def recovery_of(error: Error) -> _core.Recovery:
+    """What follows an error."""
+    if isinstance(error, (LauncherLostError, JobFailedError, CheckpointsDamagedError)):
+        return _core.Recovery.NONE
+    return _core.recovery_of(code_of(error))
 
 
 def note_failure(error: Error) -> None:

@@ -216,7 +216,7 @@ def _join_next_epoch(chosen: dict[str, str]) -> None:
             register_again()
         except Error as error:
             shutdown()
-            if not epochs.recoverable(error):
+            if epochs.recovery_of(error) == _core.Recovery.NONE:
                 raise
             epochs.note_failure(error)
     epochs.show_in_environment(job.runtime)

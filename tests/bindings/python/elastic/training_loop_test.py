@@ -65,6 +65,7 @@ def test_without_sync_if_workers_only_leave():
         ronde.UnsupportedError("no"),
         ronde.VersionMismatchError("1 and 2"),
         ronde.NotInitializedError("init"),
+        ronde.InterruptedError("planted"),
         KeyError("mine"),
     ],
 )

@@ -11,7 +11,7 @@ import hashlib
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -19,8 +19,8 @@ from typing import Any
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
+from ronde import _core
 from ronde._errors import (
-    AbortedError,
     Error,
     NotInitializedError,
     RankFailure,
@@ -28,6 +28,7 @@ from ronde._errors import (
     UnavailableError,
     UnsupportedError,
 )
+from ronde._membership import epochs
 from ronde._rendezvous.peers import Peer
 from ronde._rendezvous.settings import start_limit_s
 from ronde._rendezvous.store import Agreement, Rendezvous
@@ -200,8 +201,13 @@ def shrunk(group: GroupBase, ranks_to_exclude: list[int], make: Make) -> GroupBa
     staying = [place for place in range(group.size()) if place not in excluded]
     shrinking = _Shrinking(group, staying)
     if group is not _c10d._get_default_group():
-        with suppress(RankFailure, AbortedError, NotInitializedError):
+        try:
             return _tried(make(*shrinking.in_the_same_job()))
+        except NotInitializedError:
+            pass  # this process has left that job
+        except Error as error:
+            if epochs.recovery_of(error) != _core.Recovery.REPLACE:
+                raise
     return shrinking.in_a_new_job(make)
 
 
