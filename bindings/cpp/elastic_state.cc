@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "bindings/cpp/internal.h"
+#include "core/base/bytes.h"
+#include "core/base/log.h"
 
 namespace ronde::elastic {
 namespace {
@@ -16,7 +19,19 @@ struct LoadFacts {
   static void fields(auto& wire, auto& self) { wire(self.problem); }
 };
 
+/// There are checkpoints, but none is whole.
+void begin_from_scratch(bool forbidden, bool warns) {
+  const std::string text = "no checkpoint is whole";
+  if (forbidden) {
+    throw JobFailed(text +
+                    ", and the options forbid to begin from scratch: bring back a whole one, or "
+                    "remove those that are damaged");
+  }
+  if (warns) log_line(LogLevel::kWarning, text + ". Training begins from scratch");
+}
+
 }  // namespace
+
 State::Impl::Impl(Job& job) : job_(job), worker_(Worker::of_process()) {}
 
 void State::Impl::commit() {
@@ -28,24 +43,60 @@ void State::Impl::commit() {
   const CommitFacts facts = agree_on_changes();
   progress_.committed();
   job_.mark_commit(static_cast<std::uint64_t>(progress_.certain()));
-  if (checkpoints_ && job_.rank() == 0 && checkpoints_->due(progress_.certain())) {
-    checkpoints_->write(progress_.certain(), copies_.pack(Owner::kJob));
-  }
+  if (checkpoints_) write_due();
   act_on(facts);
+}
+
+void State::Impl::checkpoint(const std::string& path, const CheckpointOptions& options) {
+  if (std::filesystem::path(path).filename().empty()) {
+    throw InvalidArgument(fmt::format("checkpoint(\"{}\"): the path has no name", path));
+  }
+  if (options.every < 1 || options.keep < 1) {
+    throw InvalidArgument(fmt::format("checkpoint(): every={}, keep={}; allowed: numbers from 1",
+                                      options.every, options.keep));
+  }
+  checkpoint_every_ = options.every;
+  checkpoints_ = std::make_unique<CheckpointFiles>(std::filesystem::absolute(path),
+                                                   std::vector<std::string>{".state"}, options.keep,
+                                                   options.needs_whole);
+  if (worker_ == nullptr) return;
+  StartFacts facts;
+  tell_checkpoints(facts);
+  worker_->can_load(facts.checkpoint > 0);
+}
+
+/// Adds what this rank can load.
+void State::Impl::tell_checkpoints(StartFacts& facts) {
+  end_writing();
+  checkpoints_->tell(facts);
+  report_checkpoints();
+}
+
+void State::Impl::end_writing() {
+  checkpoints_->wait();
+  report_checkpoints();
+}
+
+/// Training goes on with its problems.
+void State::Impl::report_checkpoints() {
+  for (const std::string& problem : checkpoints_->take_problems(job_.local_rank() == 0)) {
+    log_line(LogLevel::kWarning, problem);
+  }
+}
+
+void State::Impl::write_due() {
+  report_checkpoints();
+  if (job_.rank() == 0 && progress_.certain() % checkpoint_every_ == 0) {
+    checkpoints_->write_later(progress_.certain(), copies_.pack(Owner::kJob));
+  }
 }
 
 void State::Impl::write_committed() {
   if (!checkpoints_) return;
-  checkpoints_->write(progress_.step(), copies_.pack(Owner::kJob));
   checkpoints_->wait();
-}
-
-void State::Impl::checkpoint(const std::string& path, const CheckpointOptions& options) {
-  checkpoints_ = std::make_unique<Checkpoints>(path, options);
-  if (worker_ == nullptr) return;
-  StartFacts facts;
-  checkpoints_->tell(facts);
-  worker_->can_load(facts.checkpoint > 0);
+  const std::int64_t step = progress_.step();
+  if (!checkpoints_->whole(step)) checkpoints_->write(step, as_bytes(copies_.pack(Owner::kJob)));
+  report_checkpoints();
 }
 
 void State::Impl::copy() {
@@ -97,7 +148,7 @@ bool State::Impl::choose(bool restored, bool skip_sync) {
   mine.alike = !partners_.hands_over();
   mine.restored = restored;
   mine.skip_sync = skip_sync && mine.holds_state && !partners_.hands_over();
-  if (checkpoints_ && !worker_->state_is_held()) checkpoints_->tell(mine);
+  if (checkpoints_ && !worker_->state_is_held()) tell_checkpoints(mine);
   if (!mine.holds_state) mine.adopted = copies_.adopted_steps();
   const Start start = value_or_throw(progress_.choose(mine, gather(job_, "elastic.start", mine)));
   chosen_ = start.step;
@@ -110,23 +161,21 @@ bool State::Impl::choose(bool restored, bool skip_sync) {
 void State::Impl::resume() {
   if (!checkpoints_) return;
   StartFacts mine;
-  checkpoints_->tell(mine);
+  tell_checkpoints(mine);
   load(progress_.choose_checkpoint(mine, gather(job_, "elastic.start", mine)));
 }
 
 /// Throws on all ranks what the loading throws on any.
 void State::Impl::load(const Start& start) {
-  if (start.damaged) {
-    Checkpoints::begin_from_scratch(start.needs_whole, job_.rank() == 0);
-  }
+  if (start.damaged) begin_from_scratch(start.needs_whole, job_.rank() == 0);
   if (start.checkpoint == 0) return;
   LoadFacts mine;
   if (start.loads) {
     try {
-      copies_.unpack(Owner::kJob, checkpoints_->read(start.checkpoint));
+      copies_.unpack(Owner::kJob, value_or_throw(checkpoints_->read(start.checkpoint)));
     } catch (const Error& error) {
-      mine.problem =
-          fmt::format("{}: {}", checkpoints_->file_of(start.checkpoint).string(), error.what());
+      mine.problem = fmt::format(
+          "{}: {}", checkpoints_->whole(start.checkpoint).value_or("it").string(), error.what());
     }
   }
   const auto ranks = gather(job_, "elastic.loaded", mine);

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "bindings/cpp/elastic_agreement.h"
-#include "bindings/cpp/elastic_checkpoint.h"
 #include "bindings/cpp/elastic_copies.h"
 #include "bindings/cpp/elastic_partners.h"
 #include "bindings/cpp/elastic_worker.h"
+#include "bindings/elastic/checkpoint_files.h"
 #include "core/elastic/progress.h"
 #include "ronde/elastic.h"
 #include "ronde/ronde.h"
@@ -24,6 +24,11 @@ class State::Impl {
  public:
   /// Throws InvalidArgument for a bad descriptor of a launcher.
   explicit Impl(Job& job);
+  ~Impl() {
+    if (checkpoints_) end_writing();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
 
   [[nodiscard]] Job& job() noexcept { return job_; }
   /// Null without a launcher of elastic jobs.
@@ -68,13 +73,18 @@ class State::Impl {
   void end_adoption(bool used);
   void broadcast();
   void settle_own();
+  void write_due();
+  void tell_checkpoints(StartFacts& facts);
+  void end_writing();
+  void report_checkpoints();
   void load(const Start& start);
 
   Job& job_;
   Worker* const worker_;
   Copies copies_;
   Partners partners_{job_, copies_};
-  std::unique_ptr<Checkpoints> checkpoints_;  // null: none are written
+  std::unique_ptr<CheckpointFiles> checkpoints_;  // null: none are written
+  int checkpoint_every_ = 1;
   std::vector<std::function<void()>> callbacks_;
   Progress progress_;
   std::optional<std::int64_t> chosen_;  // the step from which all go on in this epoch

@@ -54,6 +54,7 @@ void bind_call_site(pybind11::module_& module);
 void bind_codecs(pybind11::module_& module);
 void bind_elastic(pybind11::module_& module);
 void bind_elastic_progress(pybind11::module_& module);
+void bind_checkpoint_files(pybind11::module_& module);
 void bind_commit_store(pybind11::module_& module);
 void bind_fingerprint(pybind11::module_& module);
 

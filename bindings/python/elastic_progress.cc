@@ -66,10 +66,7 @@ void bind_facts(py::module_& module) {
   py::class_<StartFacts>(module, "StartFacts", "What a rank tells at the start of an epoch.")
       .def(py::init<>())
       .def("encoded", &encoded<StartFacts>, "As bytes, which ranks gather.")
-      .def_static("decoded", &decoded<StartFacts>, py::arg("bytes"), py::arg("ranks"))
-      .def_readwrite("checkpoint", &StartFacts::checkpoint)
-      .def_readwrite("damaged", &StartFacts::damaged)
-      .def_readwrite("needs_whole", &StartFacts::needs_whole);
+      .def_static("decoded", &decoded<StartFacts>, py::arg("bytes"), py::arg("ranks"));
 }
 
 void bind_start(py::module_& module) {

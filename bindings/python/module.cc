@@ -96,6 +96,7 @@ PYBIND11_MODULE(_core, module) {
   bind_codecs(module);
   bind_elastic(module);
   bind_elastic_progress(module);
+  bind_checkpoint_files(module);
   bind_commit_store(module);
   bind_fingerprint(module);
   bind_c_api(module);

@@ -19,7 +19,7 @@ from ronde._elastic import leaving
 from ronde._elastic.changes import HostUpdateResult
 from ronde._elastic.checkpoint import begin_from_scratch
 from ronde._elastic.own_state import OwnState
-from ronde._errors import Error, InvalidArgumentError
+from ronde._errors import Error, InvalidArgumentError, UnavailableError
 from ronde._job.runtime import rank, size
 from ronde._membership import epochs
 from ronde._membership.joining import on_epoch
@@ -94,8 +94,8 @@ def choose(state: Any, restored: bool, skip_sync: bool) -> bool:
         skip_sync=skip_sync and not hands_over,
         adopted=(-1, -1) if copies is None else copies.adopted_steps(),
     )
-    if not held():
-        _add_checkpoint(mine, state)
+    if not held() and state._checkpoints is not None:
+        state._checkpoints.tell(mine)
     early, _early.rows = _early.rows, None
     told = early.wait() if early else on_arrays.allgather(_bytes(mine), _START)
     start = state._progress.choose(mine, _core.StartFacts.decoded(told.tobytes(), size()))
@@ -157,18 +157,11 @@ def _settle_own(state: Any, own: OwnState) -> None:
 # Checkpoints.
 
 
-def _add_checkpoint(mine: _core.StartFacts, state: Any) -> None:
-    checkpoints = state._checkpoints
-    if checkpoints is not None:
-        mine.checkpoint = checkpoints.newest_step()
-        mine.damaged = not mine.checkpoint and bool(checkpoints.damaged())
-        mine.needs_whole = checkpoints.needs_whole
-
-
 def resume(state: Any) -> None:
     """Starts a job that is not elastic from the newest checkpoint, if there is one. Collective."""
     mine = _core.StartFacts()
-    _add_checkpoint(mine, state)
+    if state._checkpoints is not None:
+        state._checkpoints.tell(mine)
     told = on_arrays.allgather(_bytes(mine), _START)
     ranks = _core.StartFacts.decoded(told.tobytes(), size())
     _load(state, state._progress.choose_checkpoint(mine, ranks))
@@ -192,7 +185,8 @@ def _load_together(state: Any, step: int, has_it: bool) -> None:
         try:
             state._checkpoints.load(state, step)
         except Exception as error:  # the kinds of errors depend on the state
-            kind = Error if type(error) is Error or isinstance(error, OSError) else None
+            unread = type(error) is Error or isinstance(error, (OSError, UnavailableError))
+            kind = Error if unread else None
             path = state._checkpoints.file_of(step)
             problem = (kind or InvalidArgumentError, f"{path}: {type(error).__name__}: {error}")
     for holder, found in enumerate(allgather_object(problem)):

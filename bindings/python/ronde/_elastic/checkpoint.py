@@ -1,23 +1,18 @@
-"""Checkpoints of elastic states, which a background thread writes: completely or not at all.
-
-Only files that were checked count: others are set aside under another name, and never used.
-"""
+"""Checkpoints of elastic states, which a background thread writes."""
 
 from __future__ import annotations
 
 import os
-import re
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ronde import _core
 from ronde._calls.argument_checks import check, shown
-from ronde._elastic import checkpoint_files as _files
 from ronde._errors import Error, InvalidArgumentError, UnsupportedError
 from ronde._job.runtime import is_initialized, local_rank, rank
 from ronde._membership import epochs
@@ -109,50 +104,51 @@ class Checkpoints:
         check(path=path)
         _refuse_unfit(state, every, keep, format, none_whole)
         self._format = format or state._checkpoint_formats()[0]
-        self._path = Path(os.path.abspath(os.fsdecode(path)))
-        suffixes = "|".join(map(re.escape, _SUFFIXES.values()))
-        self._names = re.compile(rf"{re.escape(self._path.name)}\.([0-9]+)(?:{suffixes})")
-        self._every, self._keep = every, keep
-        self.needs_whole = none_whole == "error"  # where there are damaged files
-        self._whole: dict[Path, _files.Signature] = {}  # files that were checked, as they were
-        self._told: set[Path] = set()  # that cannot be read
-        self._told_later = False
+        own = _SUFFIXES[self._format]  # of new files
+        suffixes = [own, *(suffix for suffix in _SUFFIXES.values() if suffix != own)]
+        self._path = os.path.abspath(os.fsdecode(path))
+        self._files = _core.CheckpointFiles(self._path, suffixes, keep, none_whole == "error")
+        self._every = every
         self._writer: threading.Thread | None = None
-        self._problems: list[str] = []
-        self._written = 0
         epochs.worker.has_checkpoint = self._can_resume()
 
-    def files(self) -> list[tuple[int, Path]]:
-        """(step, file or folder) of all of them, the newest first."""
-        return _files.find(self._path.parent, self._names)
+    def _can_resume(self) -> bool:
+        """Joiners are waited for: they check no files, which the others may still write."""
+        place = epochs.worker.place
+        held = place is not None and any(place.holders)
+        return self._files.any() if held else self.newest_step() > 0
 
     def newest_step(self) -> int:
         """The step of the newest file that is whole; 0 if there is none."""
-        return next((step for step, path in self.files() if self._is_whole(step, path)), 0)
+        newest = self._files.newest_step()
+        self._tell_problems()
+        return newest
 
     def file_of(self, step: int) -> Path:
-        """The file or folder that has this step's number."""
-        return next((path for there, path in self.files() if there == step), self._path)
+        """The whole file or folder of this step."""
+        return self._files.whole(step) or Path(self._path)
 
     def damaged(self) -> list[str]:
         """The files that are not whole: those that are set aside, and any that cannot be."""
-        left = [path for step, path in self.files() if not self._is_whole(step, path)]
-        aside = _files.find_damaged(self._path.parent, self._names)
-        return [str(path) for path in (*aside, *left) if os.path.lexists(path)]
+        return [str(path) for path in self._files.damaged()]
+
+    def tell(self, facts: _core.StartFacts) -> None:
+        """Adds what this rank can load."""
+        self.wait()
+        self._files.tell(facts)
+        self._tell_problems()
 
     def load(self, state: Any, step: int | None = None) -> None:
         """Gives the state the file of this step, by default the newest. Raises Error without it."""
-        for there, path in self.files():
-            if step not in (None, there) or not self._is_whole(there, path):
-                continue
-            if path.is_dir():
-                state._load_folder(path)
-                return
-            data = _files.read(path, there)
-            if data is not None:
-                state._unpack(data)
-                return
-        raise Error(f"no checkpoint {self._path}.* can be read")
+        step = step or self._files.newest_step()
+        path = self._files.whole(step)
+        self._tell_problems()
+        if path is None:
+            raise Error(f"no checkpoint {self._path}.* can be read")
+        if path.is_dir():
+            state._load_folder(path)
+        else:
+            state._unpack(self._files.read(step))
 
     def on_commit(self, state: Any) -> None:
         """Starts writing the committed state if it is time."""
@@ -169,9 +165,9 @@ class Checkpoints:
     def write_committed(self, state: Any) -> None:
         """Writes the newest copy, unless some rank has: the job ends."""
         self.wait()
-        if self._written < state._progress.step and not self._is_there(state._progress.step):
+        if self._files.whole(state._progress.step) is None:
             self._write(state, state._progress.step, state._snapshot())
-            self.wait()
+        self._tell_problems()
 
     def wait(self) -> None:
         """Waits for the file that is being written. Warns if it could not be: training goes on."""
@@ -180,104 +176,15 @@ class Checkpoints:
             self._writer = None
         self._tell_problems()
 
-    def _tell_problems(self) -> None:
-        problems, self._problems = self._problems, []
-        for problem in problems:
-            warnings.warn(problem, stacklevel=3)
-
-    # Checks.
-
-    def _can_resume(self) -> bool:
-        """Joiners are waited for: they check no files, which the others may still write."""
-        place = epochs.worker.place
-        held = place is not None and any(place.holders)
-        return bool(self.files()) if held else self.newest_step() > 0
-
-    def _is_whole(self, step: int, path: Path) -> bool:
-        """Sets a damaged file aside. Checks a file once, and again when it has changed."""
-        known = _files.signature(path)
-        if known is not None and self._whole.get(path) == known:
-            return True
-        self._whole.pop(path, None)
-        try:
-            problem = _files.problem_of(path, step)
-        except OSError as error:
-            self._tell_unreadable(path, f"cannot be read: {error.strerror}; it is not used")
-            return False
-        if problem:
-            self._set_aside(path, problem)
-        elif known is not None:
-            self._whole[path] = known
-        return not problem
-
-    def _set_aside(self, path: Path, problem: str) -> None:
-        """The rank that renames the file says so; others find it gone."""
-        try:
-            aside = _files.set_aside(path)
-        except OSError as error:
-            why = f"cannot be set aside: {error.strerror}"
-            self._tell_unreadable(path, f"is damaged: {problem}. It is not used, but {why}")
-            return
-        if aside is not None:
-            warnings.warn(
-                f"the checkpoint {path} is damaged: {problem}. It is not used, and set aside as "
-                f"{aside.name}",
-                stacklevel=2,
-            )
-
-    def _tell_unreadable(self, path: Path, problem: str) -> None:
-        """Once a host."""
-        if path in self._told or not os.path.lexists(path):
-            return
-        self._told.add(path)
-        if not is_initialized() or local_rank() == 0:
-            warnings.warn(f"the checkpoint {path} {problem}", stacklevel=2)
-
-    # Writing.
-
-    def _file(self, step: int) -> Path:
-        return self._path.with_name(f"{self._path.name}.{step:012}{_SUFFIXES[self._format]}")
-
-    def _is_there(self, step: int) -> bool:
-        """True if this step's file is whole. One that is damaged gives its name up."""
-        path = self._file(step)
-        return os.path.lexists(path) and self._is_whole(step, path)
-
     def _write(self, state: Any, step: int, copy: Any) -> None:
-        path = self._file(step)
-        with self._noted(f"cannot write the checkpoint {path}"):
-            _files.remove_stale_parts(self._path.parent, self._names)
-            self._is_there(step)
-            if self._format == "dcp":
-                _files.write_folder(path, step, lambda folder: state._save_folder(folder, copy))
-            else:
-                _files.write(path, step, state._pack(copy))
-            self._written = step
-            known = _files.signature(path)
-            if known is not None:
-                self._whole[path] = known
-        if self._written == step:
-            with self._noted(f"cannot remove the checkpoints before {path}"):
-                self._remove_older(step)
-
-    @contextmanager
-    def _noted(self, what: str) -> Iterator[None]:
-        """Keeps a problem for the training's thread."""
+        if self._format == "dcp":
+            self._files.write_folder(step, lambda folder: state._save_folder(folder, copy))
+            return
         try:
-            yield
+            self._files.write(step, state._pack(copy))
         except Exception as error:  # the kinds of errors depend on the state
-            self._problems.append(f"{what}: {error}")
+            self._files.note_unwritten(step, str(error))
 
-    def _remove_older(self, step: int) -> None:
-        """Keeps the newest whole files up to this step. Later ones are of another training."""
-        whole = [each for each in self.files() if self._is_whole(*each)]
-        for _, path in [each for each in whole if each[0] <= step][self._keep :]:
-            _files.remove(path)
-            self._whole.pop(path, None)
-        later = [path.name for there, path in whole if there > step]
-        if later and not self._told_later:
-            self._told_later = True
-            self._problems.append(
-                f"checkpoints of later steps than {step} are there: {', '.join(later[:4])}. A job "
-                "that starts again goes on from the newest of them"
-            )
+    def _tell_problems(self) -> None:
+        for problem in self._files.take_problems(not is_initialized() or local_rank() == 0):
+            warnings.warn(problem, stacklevel=3)
