@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "bindings/cpp/elastic_leaving.h"
+#include "bindings/elastic/leave_signal.h"
 
 namespace ronde::elastic {
 namespace {

@@ -1,8 +1,9 @@
 // run(): training through failures and changes of ranks.
 #include <optional>
 
-#include "bindings/cpp/elastic_leaving.h"
 #include "bindings/cpp/elastic_state.h"
+#include "bindings/cpp/internal.h"
+#include "bindings/elastic/leave_signal.h"
 #include "ronde/elastic.h"
 
 namespace ronde::elastic {
@@ -71,7 +72,8 @@ class Run {
 
 bool run(State& state, const std::function<void()>& train) {
   Worker* const worker = state.impl().worker();
-  const LeaveSignal leaves(worker == nullptr ? nullptr : &worker->member());
+  const auto leaves =
+      value_or_throw(LeaveSignal::watch(worker == nullptr ? nullptr : &worker->member()));
   try {
     return Run(state.impl(), train).call();
   } catch (const LauncherLost&) {

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "bindings/elastic/leave_signal.h"
 #include "bindings/elastic/member.h"
 #include "bindings/python/bind.h"
 #include "core/elastic/participant.h"
@@ -138,6 +139,15 @@ void bind_participant(py::module_& module) {
            "Remembers what ended the epoch. rank: one that was lost; -1: none.");
 }
 
+void bind_leaving(py::module_& module) {
+  using elastic::LeaveSignal;
+  module.def("asked_to_leave", &elastic::asked_to_leave,
+             "True if this worker is to leave at its next commit.");
+  py::class_<LeaveSignal>(module, "LeaveSignal", "Lets a signal ask this worker to leave.")
+      .def(py::init(
+          [] { return unwrap(LeaveSignal::watch(unwrap(elastic::Member::of_process()))); }));
+}
+
 void bind_recovery(py::module_& module) {
   using elastic::Recovery;
   py::enum_<Recovery>(module, "Recovery", "What follows an error.")
@@ -157,6 +167,7 @@ void bind_elastic(py::module_& module) {
       "True if this process is a worker of an elastic job: it has its launcher's descriptor.");
   module.def("elastic_worker", &worker, "The worker's number; 0 without a launcher's descriptor.");
   bind_participant(module);
+  bind_leaving(module);
   bind_recovery(module);
   module.def(
       "elastic_next_epoch", &next_epoch, py::arg("ready"),
@@ -168,9 +179,6 @@ void bind_elastic(py::module_& module) {
   module.def(
       "elastic_holds", [] { send_note(elastic::HoldsNote{}); },
       "Tells the launcher that the worker has a committed state.");
-  module.def(
-      "elastic_leaving", [](std::string why) { send_note(elastic::LeavingNote{std::move(why)}); },
-      py::arg("why"), "Tells the launcher that the worker leaves at its next commit.");
   module.def(
       "elastic_finished", [] { send_note(elastic::FinishedNote{member().epoch()}); },
       "Tells the launcher that the worker's function has returned.");

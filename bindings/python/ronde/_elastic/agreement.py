@@ -15,7 +15,6 @@ from ronde._calls.handle import Handle
 from ronde._calls.reduce_ops import Max
 from ronde._collectives import on_arrays
 from ronde._collectives.objects import allgather_object
-from ronde._elastic import leaving
 from ronde._elastic.changes import HostUpdateResult
 from ronde._elastic.checkpoint import begin_from_scratch
 from ronde._elastic.own_state import OwnState
@@ -43,7 +42,7 @@ def agree(changed: bool, kind: int, running: bool = True) -> _core.CommitFacts:
 
     running: this rank's function has not returned.
     """
-    leaves = leaving.asked()
+    leaves = _core.asked_to_leave()
     mine = _core.CommitFacts(
         changed=changed or leaves,
         added=bool(kind & HostUpdateResult.added),

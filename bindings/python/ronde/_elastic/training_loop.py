@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from ronde._calls.argument_checks import check, check_has
-from ronde._core import Progress, Recovery
-from ronde._elastic import agreement, leaving
+from ronde._core import LeaveSignal, Progress, Recovery
+from ronde._elastic import agreement
 from ronde._elastic.changes import notification_manager
 from ronde._elastic.checkpoint import Checkpoints
 from ronde._errors import Error
@@ -31,15 +31,16 @@ def run_fn(func: F, reset: Callable[[], Any]) -> F:
     def wrapper(state: Any, *args: Any, **kwargs: Any) -> Any:
         wanted = "a state, such as ronde.elastic.ObjectState"
         check_has("sync", "the first argument", state, wanted)
+        leaves: Any = LeaveSignal()
         notification_manager.init()
         notification_manager.register_listener(state)
         try:
-            with leaving.watched():
-                return _Run(state, reset).call(lambda: func(state, *args, **kwargs))
+            return _Run(state, reset).call(lambda: func(state, *args, **kwargs))
         except epochs.LauncherLostError:
             _checkpoint_now(state)
             raise
         finally:
+            del leaves  # the handler of before is back
             notification_manager.remove_listener(state)
             _wait_for_checkpoint(state)
 

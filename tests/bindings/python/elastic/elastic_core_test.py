@@ -63,6 +63,7 @@ def output_of(process: subprocess.Popen[str]) -> str:
 
 def test_a_worker_is_given_an_epoch_joins_it_and_is_dismissed():
     script = """
+        import os, signal
         assert _core.elastic_available() and _core.elastic_worker() == 5
         part = _core.Participant()
         part.has_copies = True
@@ -78,7 +79,12 @@ def test_a_worker_is_given_an_epoch_joins_it_and_is_dismissed():
         while _core.elastic_changes() == (0, 0):
             pass
         print("changed", _core.elastic_changes())
-        _core.elastic_leaving("SIGTERM")
+        before = signal.getsignal(signal.SIGTERM)
+        leaves = _core.LeaveSignal()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert _core.asked_to_leave()
+        del leaves
+        assert signal.getsignal(signal.SIGTERM) is before
         _core.elastic_finished()
         runtime.shutdown()
         part.began = part.holds_state = True

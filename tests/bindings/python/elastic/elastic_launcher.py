@@ -5,7 +5,6 @@ import os
 import pytest
 import ronde
 from ronde import _core
-from ronde._elastic import leaving
 from ronde._membership import epochs
 
 
@@ -42,9 +41,6 @@ class FakeLauncher:
     def elastic_holds(self):
         self.notes.append("holds")
 
-    def elastic_leaving(self, why):
-        self.notes.append(f"leaving by {why}")
-
     def elastic_finished(self):
         self.notes.append("finished")
 
@@ -60,7 +56,6 @@ def launcher(monkeypatch):
     before = dict(os.environ)
     monkeypatch.setattr(epochs, "core", fake)
     monkeypatch.setattr(epochs, "worker", epochs._Worker())
-    monkeypatch.setattr(leaving, "_asked", leaving._Asked())
     ronde.init()
     yield fake
     ronde.shutdown()

@@ -1,9 +1,6 @@
 """The loop of elastic jobs, with a launcher that the test plays."""
 
-import multiprocessing
 import os
-import signal
-import time
 from copy import copy
 from unittest import mock
 
@@ -236,57 +233,78 @@ def test_a_lost_launcher_is_an_error_after_a_checkpoint(launcher, tmp_path):  # 
     assert again.step == 6
 
 
-def test_a_signal_asks_to_leave_at_the_next_commit(launcher):  # noqa: F811
-    launcher.answers.append(_core.DismissedNote(False, "asked to leave"))
-    state = state_of()
+@pytest.mark.parametrize("name", ["TERM", "USR1"])
+def test_a_signal_asks_to_leave_at_the_next_commit(run_job, name):
+    status, output = run_job(
+        """
+        import os, signal, sys
+        import ronde, ronde.elastic
 
-    @ronde.elastic.run
-    def train(state):
-        os.kill(os.getpid(), signal.SIGTERM)
-        state.step = 4
-        state.commit()
-        state.step = 5
+        os.environ["RONDE_LEAVE_SIGNAL"] = sys.argv[1]
+        number = signal.Signals["SIG" + sys.argv[1]]
+        ronde.init()
 
-    with pytest.raises(SystemExit):
-        train(state)
-    assert launcher.notes == ["holds", "leaving by SIGTERM"]
-    assert state.step == 4
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        @ronde.elastic.run
+        def train(state):
+            while state.step < 3:
+                if ronde.size() == 2 and ronde.rank() == 1:
+                    os.kill(os.getpid(), number)
+                state.step += 1
+                state.commit()
 
-
-def _sleep_on(begun):
-    begun.send(True)
-    for _ in range(6000):
-        time.sleep(0.01)
-
-
-def test_the_signal_ends_children_that_were_forked(launcher):  # noqa: F811
-    @ronde.elastic.run
-    def train(state):
-        begun, told = multiprocessing.Pipe(duplex=False)
-        child = multiprocessing.get_context("fork").Process(target=_sleep_on, args=(told,))
-        child.start()
-        begun.recv()
-        child.terminate()
-        child.join()
-        return child.exitcode
-
-    assert train(state_of()) == -signal.SIGTERM
-    assert launcher.notes == ["holds", "finished"]
+        state = ronde.elastic.ObjectState(step=0)
+        try:
+            train(state)
+            print("finished", state.step, ronde.size())
+        except SystemExit as left:
+            print("left", left.code, state.step)
+        assert signal.getsignal(number) is signal.SIG_DFL
+        """,
+        2,
+        [name],
+        options=["--min-np", "1"],
+    )
+    assert "left 0 1" in output, output
+    assert "finished 3 1" in output, output
+    assert status == 0, output
 
 
-def test_the_signal_can_be_chosen(launcher, monkeypatch):  # noqa: F811
+def test_the_signal_ends_children_that_were_forked(run_job):
+    status, output = run_job(
+        """
+        import multiprocessing, time
+        import ronde, ronde.elastic
+
+        ronde.init()
+
+        def sleep_on(begun):
+            begun.send(True)
+            for _ in range(6000):
+                time.sleep(0.01)
+
+        @ronde.elastic.run
+        def train(state):
+            begun, told = multiprocessing.Pipe(duplex=False)
+            child = multiprocessing.get_context("fork").Process(target=sleep_on, args=(told,))
+            child.start()
+            begun.recv()
+            child.terminate()
+            child.join()
+            state.commit()
+            return child.exitcode
+
+        print("ended by", train(ronde.elastic.ObjectState(step=0)))
+        """,
+        1,
+        options=["--min-np", "1"],
+    )
+    assert (status, output.count("ended by -15")) == (0, 1), output
+
+
+def test_other_leave_signals_are_refused(launcher, monkeypatch):  # noqa: F811
     monkeypatch.setenv("RONDE_LEAVE_SIGNAL", "HUP")
     with pytest.raises(ValueError, match="'HUP'; allowed: TERM, USR1, off"):
         ronde.elastic.run(lambda state: None)(state_of())
-    monkeypatch.setenv("RONDE_LEAVE_SIGNAL", "USR1")
-    seen = []
-
-    def train(state):
-        seen.append(signal.getsignal(signal.SIGUSR1))
-
-    ronde.elastic.run(train)(state_of())
-    assert callable(seen[0])
 
 
 def test_ranks_are_in_the_environment(launcher):  # noqa: F811

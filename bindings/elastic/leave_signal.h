@@ -1,7 +1,10 @@
 // Leaving an elastic job on a signal: this worker finishes its step, then the others go on.
 #pragma once
 
+#include <memory>
+
 #include "bindings/elastic/member.h"
+#include "core/base/status.h"
 
 namespace ronde::elastic {
 
@@ -13,13 +16,15 @@ bool asked_to_leave() noexcept;
 /// Threads: one.
 class LeaveSignal {
  public:
-  /// Does nothing without a member. Throws InvalidArgument for other values of the variable.
-  explicit LeaveSignal(const Member* member);
+  /// Does nothing without a member. Errors: kInvalidArgument for other values of the variable.
+  static Result<std::unique_ptr<LeaveSignal>> watch(const Member* member);
   ~LeaveSignal();
   LeaveSignal(const LeaveSignal&) = delete;
   LeaveSignal& operator=(const LeaveSignal&) = delete;
 
  private:
+  LeaveSignal(const Member* member, int number);
+
   int number_ = 0;  // 0: none is watched
 };
 

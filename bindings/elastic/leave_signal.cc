@@ -1,4 +1,4 @@
-#include "bindings/cpp/elastic_leaving.h"
+#include "bindings/elastic/leave_signal.h"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -10,8 +10,8 @@
 #include <cstring>
 #include <string>
 
+#include "core/base/settings/config.h"
 #include "core/elastic/notes.h"
-#include "ronde/error.h"
 
 namespace ronde::elastic {
 namespace {
@@ -42,21 +42,25 @@ void on_signal(int number) {
   errno = error;
 }
 
-int chosen_signal() {
+Result<int> chosen_signal() {
   const std::string name = process_environment()(kSignalVariable).value_or("TERM");
   if (name == "TERM") return SIGTERM;
   if (name == "USR1") return SIGUSR1;
   if (name == "off") return 0;
-  throw InvalidArgument(
-      fmt::format("{}=\"{}\" is not valid; allowed: TERM, USR1, off", kSignalVariable, name));
+  return Status(Code::kInvalidArgument,
+                fmt::format("{}='{}'; allowed: TERM, USR1, off", kSignalVariable, name));
 }
 
 }  // namespace
 
 bool asked_to_leave() noexcept { return asked; }
 
-LeaveSignal::LeaveSignal(const Member* member) {
-  const int number = chosen_signal();
+Result<std::unique_ptr<LeaveSignal>> LeaveSignal::watch(const Member* member) {
+  RONDE_ASSIGN_OR_RETURN(const int number, chosen_signal());
+  return std::unique_ptr<LeaveSignal>(new LeaveSignal(member, number));
+}
+
+LeaveSignal::LeaveSignal(const Member* member, int number) {
   if (number == 0 || member == nullptr) return;
   note = {member->descriptor(),
           encode_note(LeavingNote{number == SIGTERM ? "SIGTERM" : "SIGUSR1"}),
