@@ -8,35 +8,9 @@
 #include <utility>
 
 #include "bindings/runtime/groups/process_sets.h"
-#include "bindings/runtime/operations.h"
-#include "core/base/bytes.h"
-#include "core/base/wire_codec.h"
-#include "ops/compression/residuals.h"
 
 namespace ronde::elastic {
 namespace {
-
-/// The lists of workers that rank 0 has, for the others.
-struct ListedSets {
-  std::vector<std::vector<WorkerId>> sets;
-  static void fields(auto& wire, auto& self) { wire(self.sets); }
-};
-
-/// The bytes of rank 0. Collective; the other ranks give none.
-Result<std::string> share(Runtime& runtime, const std::string& mine) {
-  Submission submission;
-  submission.request.kind = Collective::kAllgather;
-  submission.request.name = "elastic.process_sets";
-  submission.request.tensors = {{DType::kUint8, {static_cast<std::int64_t>(mine.size())}}};
-  submission.inputs = {mine.data()};
-  submission.outputs = {nullptr};
-  RONDE_ASSIGN_OR_RETURN(const OperationPtr done,
-                         runtime.operations().run(kGlobalSet, std::move(submission)));
-  RONDE_RETURN_IF_ERROR(done->status());
-  const OwnedOutput& all = done->owned_outputs().at(0);
-  const auto* const text = reinterpret_cast<const char*>(all.data.get());
-  return std::string(text, text + element_count(all.shape));
-}
 
 std::vector<WorkerId> workers_of(const EpochNote& place, const std::vector<int>& ranks) {
   std::vector<WorkerId> workers;
@@ -46,17 +20,6 @@ std::vector<WorkerId> workers_of(const EpochNote& place, const std::vector<int>&
   }
   std::ranges::sort(workers);
   return workers;
-}
-
-/// Ascending; empty if one of the workers is gone.
-std::vector<int> ranks_of(const EpochNote& place, const std::vector<WorkerId>& workers) {
-  std::vector<int> ranks;
-  for (std::size_t rank = 0; rank < place.workers.size(); ++rank) {
-    if (std::ranges::binary_search(workers, place.workers[rank].worker)) {
-      ranks.push_back(static_cast<int>(rank));
-    }
-  }
-  return ranks.size() == workers.size() ? ranks : std::vector<int>();
 }
 
 }  // namespace
@@ -100,53 +63,28 @@ Status SetTable::remove(Runtime& runtime, SetId number) {
   return {};
 }
 
-std::vector<SetTable::Workers> SetTable::listed() const {
-  std::vector<Workers> all;
-  for (const auto& [number, set] : sets_) {
-    if (!set.lost) all.push_back(set.workers);
-  }
-  return all;
-}
-
 Status SetTable::make_again(Runtime& runtime, const EpochNote& place) {
-  if (place.epoch <= 1) return {};
-  const std::string mine =
-      runtime.rank() == 0 ? encode_wire<std::string>(ListedSets{listed()}) : std::string();
-  RONDE_ASSIGN_OR_RETURN(const std::string text, share(runtime, mine));
-  RONDE_ASSIGN_OR_RETURN(const auto found,
-                         decode_wire<ListedSets>(as_bytes(text), "list of process sets"));
-  for (auto& [number, set] : sets_) set.lost = true;
-  std::map<int, int> new_ids;
-  for (const Workers& workers : found.sets) {
-    RONDE_RETURN_IF_ERROR(make(runtime, place, workers, new_ids));
+  std::vector<KeptSet> mine;
+  for (const auto& [number, set] : sets_) {
+    if (!set.lost) mine.push_back({set.workers, set.id});
   }
-  runtime.residuals().rename_sets(new_ids);
+  RONDE_ASSIGN_OR_RETURN(auto made, remake_sets(runtime, place, mine));
+  for (auto& [number, set] : sets_) set.lost = true;
+  for (RemadeSet& one : made) take(std::move(one));
   return {};
 }
 
-/// No other public set than the global one may have all ranks.
-Status SetTable::make(Runtime& runtime, const EpochNote& place, const Workers& workers,
-                      std::map<int, int>& new_ids) {
-  const std::vector<int> ranks = ranks_of(place, workers);
-  if (ranks.empty()) return {};
-  Set made;
-  made.workers = workers;
-  made.is_private = static_cast<int>(ranks.size()) == runtime.size();
-  RONDE_ASSIGN_OR_RETURN(made.id, made.is_private
-                                      ? runtime.process_sets().open(ranks, {"elastic", {}})
-                                      : runtime.process_sets().add(ranks));
+void SetTable::take(RemadeSet made) {
   const auto known = std::ranges::find_if(sets_, [&](const auto& entry) {
-    return entry.second.lost && entry.second.workers == workers;
+    return entry.second.lost && entry.second.workers == made.workers;
   });
-  made.unclaimed = known == sets_.end();
-  if (made.unclaimed) {
-    sets_.emplace(++last_number_, std::move(made));
-  } else {
-    new_ids[known->second.id] = made.id;
-    made.unclaimed = known->second.unclaimed;
-    known->second = std::move(made);
-  }
-  return {};
+  const bool is_new = known == sets_.end();
+  Set& set = is_new ? sets_[++last_number_] : known->second;
+  set.unclaimed |= is_new;
+  set.id = made.id;
+  set.workers = std::move(made.workers);
+  set.is_private = made.is_private;
+  set.lost = false;
 }
 
 }  // namespace ronde::elastic

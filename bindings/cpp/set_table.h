@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/elastic/remade_sets.h"
 #include "bindings/runtime/groups/process_set_table.h"
 #include "bindings/runtime/runtime.h"
 #include "core/base/status.h"
@@ -27,8 +28,7 @@ class SetTable {
   /// Removes a set. Collective. Errors: as id_of() and ProcessSets::remove().
   Status remove(Runtime& runtime, SetId number);
 
-  /// Makes the sets of the last epoch again whose workers are all left; rank 0 knows them all. They
-  /// get their residuals back. Collective.
+  /// Makes the sets of the last epoch again whose workers are all left, by remake_sets().
   Status make_again(Runtime& runtime, const EpochNote& place);
 
  private:
@@ -41,9 +41,7 @@ class SetTable {
     bool unclaimed = false;   // made for a worker that has joined, whose program has not asked yet
   };
   [[nodiscard]] std::optional<SetId> claim(const Workers& workers);
-  [[nodiscard]] std::vector<Workers> listed() const;
-  Status make(Runtime& runtime, const EpochNote& place, const Workers& workers,
-              std::map<int, int>& new_ids);
+  void take(RemadeSet made);
 
   std::map<SetId, Set> sets_;  // by the program's number
   SetId last_number_ = 0;

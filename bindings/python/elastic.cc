@@ -11,6 +11,7 @@
 
 #include "bindings/elastic/leave_signal.h"
 #include "bindings/elastic/member.h"
+#include "bindings/elastic/remade_sets.h"
 #include "bindings/python/bind.h"
 #include "core/elastic/participant.h"
 #include "core/elastic/recovery.h"
@@ -139,6 +140,26 @@ void bind_participant(py::module_& module) {
            "Remembers what ended the epoch. rank: one that was lost; -1: none.");
 }
 
+/// kept: (workers, id of the last epoch) of this rank's sets. Returns (workers, ranks, id,
+/// private).
+py::list remake_sets(Runtime& runtime, const elastic::EpochNote& place,
+                     const std::vector<std::pair<std::vector<elastic::WorkerId>, SetId>>& kept) {
+  std::vector<elastic::KeptSet> mine;
+  for (const auto& [workers, id] : kept) mine.push_back({workers, id});
+  const WaitOptions options = interruptible(-1.0);
+  Result<std::vector<elastic::RemadeSet>> made = [&] {
+    py::gil_scoped_release unlocked;
+    return elastic::remake_sets(runtime, place, mine, options);
+  }();
+  check_wait(made.status());
+  py::list sets;
+  for (const elastic::RemadeSet& set : *made) {
+    sets.append(
+        py::make_tuple(py::tuple(py::cast(set.workers)), set.ranks, set.id, set.is_private));
+  }
+  return sets;
+}
+
 void bind_leaving(py::module_& module) {
   using elastic::LeaveSignal;
   module.def("asked_to_leave", &elastic::asked_to_leave,
@@ -172,6 +193,8 @@ void bind_elastic(py::module_& module) {
   module.def(
       "elastic_next_epoch", &next_epoch, py::arg("ready"),
       "Tells the launcher that the worker is ready, and waits for its place in a new epoch.");
+  module.def("remake_sets", &remake_sets, py::arg("runtime"), py::arg("place"), py::arg("kept"),
+             "Makes the process sets of the last epoch again whose workers are all left.");
   module.def("elastic_settings", &settings, py::arg("place"), "The settings of a place.");
   module.def("elastic_changes", &elastic_changes,
              "(serial, kind) of the newest change of the current epoch; (0, 0): none. Never "

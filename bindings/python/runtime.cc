@@ -235,13 +235,6 @@ void bind_runtime(py::module_& module) {
       .def("save_residuals", &save_residuals,
            "(process set, tensor, steps, values) of all that error feedback keeps here.")
       .def("load_residuals", &load_residuals, py::arg("saved"), "The inverse.")
-      .def(
-          "rename_residuals",
-          [](Runtime& runtime, const std::map<int, int>& new_ids) {
-            runtime.residuals().rename_sets(new_ids);
-          },
-          py::arg("new_ids"),
-          "Gives process sets, by id, the residuals of sets of the last job; drops the others.")
       .def("residual_bytes", [](Runtime& runtime) { return runtime.residuals().bytes(); })
       .def("compression_losses", &compression_losses,
            "{(process set, tensor): (norm of what waits, norm of the result)}.")

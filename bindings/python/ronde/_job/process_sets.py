@@ -32,7 +32,6 @@ class ProcessSet:
     core_id: int | None = None  # of the core, which gives no id twice
     lost = ""  # why it cannot be used, for people
     private = False  # the core has no other name for it than its number
-    last_id: int | None = None  # the core_id in the epoch before
     unclaimed = False  # made for a worker that has joined, whose script has not asked for it yet
 
     def __init__(self, ranks_or_comm: Any) -> None:

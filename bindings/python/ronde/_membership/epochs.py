@@ -6,7 +6,6 @@ An epoch is a job of fixed ranks. Only the launcher begins one. Threads: the one
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
 from ronde import _core
@@ -112,32 +111,16 @@ def holds_state() -> None:
         core.elastic_holds()
 
 
-def ranks_of(workers: Sequence[int]) -> list[int] | None:
-    """The ranks of these workers in this epoch, ascending; None if one is gone."""
-    assert worker.place is not None
-    places = {number: rank for rank, number in enumerate(worker.place.workers)}
-    if not all(number in places for number in workers):
-        return None
-    return sorted(places[number] for number in workers)
-
-
 def show_in_environment(runtime: _core.Runtime) -> None:
     """Sets the variables that Horovod and torchrun have for ranks and sizes."""
-    local, hosts = runtime.local_size(), runtime.cross_size()
     values = {
         "RANK": runtime.rank(),
         "SIZE": runtime.size(),
         "LOCAL_RANK": runtime.local_rank(),
-        "LOCAL_SIZE": local,
+        "LOCAL_SIZE": runtime.local_size(),
         "CROSS_RANK": runtime.cross_rank(),
-        "CROSS_SIZE": hosts,
+        "CROSS_SIZE": runtime.cross_size(),
     }
-    for name, value in values.items():
-        os.environ[f"HOROVOD_{name}"] = str(value)
-    for name, value in (
-        ("RANK", runtime.rank()),
-        ("WORLD_SIZE", runtime.size()),
-        ("LOCAL_RANK", runtime.local_rank()),
-        ("LOCAL_WORLD_SIZE", local),
-    ):
-        os.environ[name] = str(value)
+    os.environ.update({f"HOROVOD_{name}": str(value) for name, value in values.items()})
+    for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"):
+        os.environ[name.replace("SIZE", "WORLD_SIZE")] = str(values[name])

@@ -11,14 +11,7 @@ from typing import Any
 from torch._C._distributed_c10d import Store
 
 from ronde import _core
-from ronde._errors import (
-    AbortedError,
-    InvalidArgumentError,
-    NotInitializedError,
-    RankFailure,
-    TimeoutError,
-    UnavailableError,
-)
+from ronde._errors import Error, InvalidArgumentError, NotInitializedError
 from ronde._job import runtime as _runtime
 from ronde._job.runtime import job
 from ronde._membership import epochs, joining
@@ -155,8 +148,9 @@ def _start(settings: dict[str, Any], peers: list[Peer]) -> None:
     with EndWatch(peers) as job.until:
         try:
             joining.init(settings=settings)
-        except (AbortedError, RankFailure, TimeoutError, UnavailableError):
-            _raise_if_dead(peers)
+        except Error as error:
+            if epochs.recovery_of(error) != _core.Recovery.NONE:
+                _raise_if_dead(peers)
             raise
         finally:
             job.until = -1
