@@ -1,6 +1,7 @@
 #include "bindings/cpp/elastic_state.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -32,6 +33,8 @@ void begin_from_scratch(bool forbidden, bool warns) {
 
 }  // namespace
 
+Ranks State::Impl::ranks() { return Ranks(*job_.impl().runtime); }
+
 State::Impl::Impl(Job& job) : job_(job), worker_(Worker::of_process()) {}
 
 void State::Impl::commit() {
@@ -39,7 +42,7 @@ void State::Impl::commit() {
   const Progress before = progress_;
   copy();
   progress_.copied_since(before);
-  if (worker_ != nullptr) partners_.on_commit(worker_->place(), progress_.step());
+  if (worker_ != nullptr && partners_.due()) send_own();
   const CommitFacts facts = agree_on_changes();
   progress_.committed();
   job_.mark_commit(static_cast<std::uint64_t>(progress_.certain()));
@@ -111,7 +114,11 @@ void State::Impl::prepare() {
 
 CommitFacts State::Impl::agree_on_changes() {
   const auto mine = worker_ == nullptr ? std::nullopt : worker_->change_after(serial_);
-  return agree(job_, mine, false);
+  const auto has = [&](Change kind) {
+    return mine && (static_cast<int>(*mine) & static_cast<int>(kind)) != 0;
+  };
+  return value_or_throw(
+      ranks().agree({mine.has_value(), has(Change::kAdded), has(Change::kRemoved), true}));
 }
 
 void State::Impl::act_on(const CommitFacts& facts) {
@@ -119,8 +126,8 @@ void State::Impl::act_on(const CommitFacts& facts) {
 }
 
 void State::Impl::sync() {
-  const std::int64_t newest =
-      newest_step(job_, progress_.step());  // joined ranks commit less often
+  // Ranks that have joined commit less often.
+  const std::int64_t newest = value_or_throw(ranks().newest_step(progress_.step()));
   broadcast();
   progress_.synced(newest);
   copy();
@@ -150,7 +157,8 @@ bool State::Impl::choose(bool restored, bool skip_sync) {
   mine.skip_sync = skip_sync && mine.holds_state && !partners_.hands_over();
   if (checkpoints_ && !worker_->state_is_held()) tell_checkpoints(mine);
   if (!mine.holds_state) mine.adopted = copies_.adopted_steps();
-  const Start start = value_or_throw(progress_.choose(mine, gather(job_, "elastic.start", mine)));
+  const auto told = value_or_throw(ranks().gather("elastic.start", mine));
+  const Start start = value_or_throw(progress_.choose(mine, told));
   chosen_ = start.step;
   copies_.restore(start);
   load(start);
@@ -162,7 +170,7 @@ void State::Impl::resume() {
   if (!checkpoints_) return;
   StartFacts mine;
   tell_checkpoints(mine);
-  load(progress_.choose_checkpoint(mine, gather(job_, "elastic.start", mine)));
+  load(progress_.choose_checkpoint(mine, value_or_throw(ranks().gather("elastic.start", mine))));
 }
 
 /// Throws on all ranks what the loading throws on any.
@@ -178,11 +186,11 @@ void State::Impl::load(const Start& start) {
           "{}: {}", checkpoints_->whole(start.checkpoint).value_or("it").string(), error.what());
     }
   }
-  const auto ranks = gather(job_, "elastic.loaded", mine);
-  const auto unfit = std::ranges::find_if_not(ranks, &std::string::empty, &LoadFacts::problem);
-  if (unfit == ranks.end()) return;
+  const auto all = value_or_throw(ranks().gather("elastic.loaded", mine));
+  const auto unfit = std::ranges::find_if_not(all, &std::string::empty, &LoadFacts::problem);
+  if (unfit == all.end()) return;
   throw InvalidArgument(fmt::format("rank {} cannot load the checkpoint of step {}: {}",
-                                    unfit - ranks.begin(), start.checkpoint, unfit->problem));
+                                    unfit - all.begin(), start.checkpoint, unfit->problem));
 }
 
 /// Gives the own parts of workers that are gone to others.
@@ -191,7 +199,36 @@ void State::Impl::settle_own() {
                                        [](const Part& part) { return part.owner == Owner::kRank; });
   if (!any) return;
   const bool adopts = chosen_ && copies_.adopted_steps().has(*chosen_);
-  partners_.settle(*worker_, chosen_, adopts ? copies_.adopted_worker() : 0);
+  const OwnFacts mine{worker_->holds_state(), adopts ? copies_.adopted_worker() : 0, 0};
+  Ranks all = ranks();
+  const SettledStates settled =
+      value_or_throw(partners_.settle(all, worker_->place(), chosen_, mine));
+  if (settled.mine) copies_.unpack(Owner::kRank, *settled.mine);
+  for (const std::string& one : settled.orphans) {
+    if (on_orphan_) on_orphan_(copies_.orphan(one));
+  }
+  if (job_.rank() == 0 && !settled.lost.empty()) report_lost(settled.lost);
+}
+
+/// Sends the newest copy of own parts to the partner.
+void State::Impl::send_own() {
+  if (!partners_.hands_over() || job_.size() == 1) return;
+  const EpochNote& place = worker_->place();
+  if (partners_.warns_of_one_host(place)) {
+    log_line(LogLevel::kWarning,
+             fmt::format("redundancy: all ranks are on {}; if it is lost, so are the copies of "
+                         "their own parts",
+                         place.workers[0].host));
+  }
+  Ranks all = ranks();
+  throw_if_error(partners_.send(all, place, progress_.step(), copies_.pack(Owner::kRank)));
+}
+
+void State::Impl::report_lost(const std::vector<WorkerId>& lost) const {
+  const char* const hint = partners_.hands_over() ? "" : "; set_redundancy() keeps copies";
+  log_line(LogLevel::kWarning,
+           fmt::format("own parts are lost of worker{} {}{}", lost.size() == 1 ? "" : "s",
+                       fmt::join(lost, ", "), hint));
 }
 
 void State::Impl::call_back() const {
@@ -201,8 +238,8 @@ void State::Impl::call_back() const {
 void State::Impl::begin(bool send) {
   settle_own();
   if (send) sync();
-  partners_.send(worker_->place(), progress_.step());
-  meet(job_);
+  send_own();
+  throw_if_error(ranks().meet());
   progress_.begun();
   partners_.begun(worker_->place());
   worker_->hold_state();
@@ -217,7 +254,7 @@ void State::Impl::end_adoption(bool used) {
 void State::Impl::finish() {
   CommitFacts facts;
   do {
-    facts = agree(job_, std::nullopt, true);
+    facts = value_or_throw(ranks().agree({}));
   } while (facts.running && !facts.changed);
   if (facts.running) act_on(facts);
   worker_->finish();
@@ -238,10 +275,10 @@ void State::add(const std::string& name, const Tensor& tensor, Owner owner) {
 void State::on_reset(std::function<void()> callback) { impl_->add_callback(std::move(callback)); }
 void State::set_redundancy(int every) {
   if (every < 1) throw InvalidArgument(fmt::format("set_redundancy({}); allowed: from 1", every));
-  impl_->partners().enable(every);
+  impl_->enable_partners(every);
 }
 void State::on_orphan(std::function<void(const Orphan&)> callback) {
-  impl_->partners().on_orphan(std::move(callback));
+  impl_->on_orphan(std::move(callback));
 }
 void State::checkpoint(const std::string& path, const CheckpointOptions& options) {
   impl_->checkpoint(path, options);

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "bindings/cpp/elastic_agreement.h"
 #include "bindings/cpp/elastic_copies.h"
-#include "bindings/cpp/elastic_partners.h"
 #include "bindings/cpp/elastic_worker.h"
 #include "bindings/elastic/checkpoint_files.h"
+#include "bindings/elastic/partners.h"
+#include "bindings/elastic/ranks.h"
 #include "core/elastic/progress.h"
 #include "ronde/elastic.h"
 #include "ronde/ronde.h"
@@ -34,7 +34,9 @@ class State::Impl {
   /// Null without a launcher of elastic jobs.
   [[nodiscard]] Worker* worker() noexcept { return worker_; }
   [[nodiscard]] Copies& copies() noexcept { return copies_; }
-  [[nodiscard]] Partners& partners() noexcept { return partners_; }
+  /// From now on partners get own parts, at each `every`-th commit.
+  void enable_partners(int every) { partners_ = Partners(every); }
+  void on_orphan(std::function<void(const Orphan&)> callback) { on_orphan_ = std::move(callback); }
   void checkpoint(const std::string& path, const CheckpointOptions& options);
   [[nodiscard]] std::int64_t step() const noexcept { return progress_.step(); }
   void add_callback(std::function<void()> callback) { callbacks_.push_back(std::move(callback)); }
@@ -72,7 +74,10 @@ class State::Impl {
   void copy();
   void end_adoption(bool used);
   void broadcast();
+  [[nodiscard]] Ranks ranks();
+  void send_own();
   void settle_own();
+  void report_lost(const std::vector<WorkerId>& lost) const;
   void write_due();
   void tell_checkpoints(StartFacts& facts);
   void end_writing();
@@ -82,7 +87,8 @@ class State::Impl {
   Job& job_;
   Worker* const worker_;
   Copies copies_;
-  Partners partners_{job_, copies_};
+  Partners partners_;
+  std::function<void(const Orphan&)> on_orphan_;
   std::unique_ptr<CheckpointFiles> checkpoints_;  // null: none are written
   int checkpoint_every_ = 1;
   std::vector<std::function<void()>> callbacks_;

@@ -68,7 +68,8 @@ Status SetTable::make_again(Runtime& runtime, const EpochNote& place) {
   for (const auto& [number, set] : sets_) {
     if (!set.lost) mine.push_back({set.workers, set.id});
   }
-  RONDE_ASSIGN_OR_RETURN(auto made, remake_sets(runtime, place, mine));
+  Ranks ranks(runtime);
+  RONDE_ASSIGN_OR_RETURN(auto made, remake_sets(ranks, place, mine));
   for (auto& [number, set] : sets_) set.lost = true;
   for (RemadeSet& one : made) take(std::move(one));
   return {};

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 
 #include "bindings/runtime/groups/process_sets.h"
-#include "bindings/runtime/operations.h"
 #include "core/base/bytes.h"
 #include "core/base/wire_codec.h"
 #include "ops/compression/residuals.h"
@@ -22,24 +20,6 @@ struct ListedSets {
   std::vector<Workers> sets;
   static void fields(auto& wire, auto& self) { wire(self.sets); }
 };
-
-/// The bytes of rank 0. Collective; the other ranks give none.
-Result<std::string> share(Runtime& runtime, std::string mine, const WaitOptions& options) {
-  const auto sent = std::make_shared<std::string>(std::move(mine));
-  Submission submission;
-  submission.request.kind = Collective::kAllgather;
-  submission.request.name = "elastic.process_sets";
-  submission.request.tensors = {{DType::kUint8, {static_cast<std::int64_t>(sent->size())}}};
-  submission.inputs = {sent->data()};
-  submission.outputs = {nullptr};
-  submission.on_done = [sent](Operation&) {};  // a wait that is interrupted leaves it in flight
-  RONDE_ASSIGN_OR_RETURN(const OperationPtr done,
-                         runtime.operations().run(kGlobalSet, std::move(submission), options));
-  RONDE_RETURN_IF_ERROR(done->status());
-  const OwnedOutput& all = done->owned_outputs().at(0);
-  const auto* const text = reinterpret_cast<const char*>(all.data.get());
-  return std::string(text, text + element_count(all.shape));
-}
 
 /// Ascending; empty if one of the workers is gone.
 std::vector<int> ranks_of(const EpochNote& place, const Workers& workers) {
@@ -63,11 +43,12 @@ Status make(Runtime& runtime, RemadeSet& set, const WaitOptions& options) {
 
 }  // namespace
 
-Result<std::vector<RemadeSet>> remake_sets(Runtime& runtime, const EpochNote& place,
+Result<std::vector<RemadeSet>> remake_sets(Ranks& ranks, const EpochNote& place,
                                            const std::vector<KeptSet>& mine,
                                            const WaitOptions& options) {
   std::vector<RemadeSet> made;
   if (place.epoch <= 1) return made;
+  Runtime& runtime = ranks.runtime();
   ListedSets listed;
   std::map<Workers, int> last_ids;
   for (const KeptSet& set : mine) {
@@ -75,7 +56,7 @@ Result<std::vector<RemadeSet>> remake_sets(Runtime& runtime, const EpochNote& pl
     last_ids[set.workers] = set.id;
   }
   const std::string told = runtime.rank() == 0 ? encode_wire<std::string>(listed) : std::string();
-  RONDE_ASSIGN_OR_RETURN(const std::string text, share(runtime, told, options));
+  RONDE_ASSIGN_OR_RETURN(const std::string text, ranks.gather_bytes("elastic.process_sets", told));
   RONDE_ASSIGN_OR_RETURN(const auto found,
                          decode_wire<ListedSets>(as_bytes(text), "list of process sets"));
   std::map<int, int> new_ids;

@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "bindings/elastic/ranks.h"
 #include "bindings/runtime/groups/process_set_table.h"
-#include "bindings/runtime/runtime.h"
 #include "core/base/status.h"
 #include "core/elastic/notes.h"
 #include "core/engine/driving/interrupts.h"
@@ -28,7 +28,7 @@ struct RemadeSet {
 /// Makes the sets of the last epoch again whose workers are all left. Rank 0 knows them all:
 /// workers that have joined learn of them. `mine`: those of this rank, which get their residuals
 /// back. Collective. Errors: those of operations, and as ProcessSets::add().
-Result<std::vector<RemadeSet>> remake_sets(Runtime& runtime, const EpochNote& place,
+Result<std::vector<RemadeSet>> remake_sets(Ranks& ranks, const EpochNote& place,
                                            const std::vector<KeptSet>& mine,
                                            const WaitOptions& options = {});
 

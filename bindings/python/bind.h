@@ -4,6 +4,8 @@
 #include <pybind11/pybind11.h>
 
 #include <memory>
+#include <type_traits>
+#include <utility>
 
 #include "bindings/runtime/runtime.h"
 #include "core/engine/engine.h"
@@ -35,6 +37,22 @@ WaitOptions interruptible(double timeout_s);
 
 /// Raises what a signal handler raised during a wait, otherwise `status` unless it is ok.
 void check_wait(const Status& status);
+
+/// The value of a call that blocks: it is made without the GIL, and Python may interrupt it.
+template <typename Call>
+auto waited(const Call& call) {
+  const WaitOptions options = interruptible(-1.0);
+  auto result = [&] {
+    const pybind11::gil_scoped_release unlocked;
+    return call(options);
+  }();
+  if constexpr (std::is_same_v<decltype(result), Status>) {
+    check_wait(result);
+  } else {
+    check_wait(result.status());
+    return std::move(result).value();
+  }
+}
 
 /// "file:line" of the innermost Python frame outside the folders given to skip_frames_of();
 /// empty where there is none. Threads: the GIL is held.

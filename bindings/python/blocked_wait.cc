@@ -42,4 +42,10 @@ void BlockedWait::declare() {
   runtime_.operations().declare_blocked(operations_, blocked_);
 }
 
+elastic::Ranks ranks_of(Runtime& runtime) {
+  return elastic::Ranks(runtime, [](Runtime& job, const OperationPtr& operation) {
+    return BlockedWait(job, std::span(&operation, 1)).wait(operation);
+  });
+}
+
 }  // namespace ronde::python

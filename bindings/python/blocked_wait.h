@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "bindings/elastic/ranks.h"
 #include "bindings/python/bind.h"
 
 namespace ronde::python {
@@ -33,5 +34,8 @@ class BlockedWait {
   const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
   std::shared_ptr<std::atomic<bool>> blocked_;
 };
+
+/// The ranks of the runtime's job, for calls without the GIL: they wait like Handle.wait().
+elastic::Ranks ranks_of(Runtime& runtime);
 
 }  // namespace ronde::python

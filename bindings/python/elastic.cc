@@ -13,6 +13,7 @@
 #include "bindings/elastic/member.h"
 #include "bindings/elastic/remade_sets.h"
 #include "bindings/python/bind.h"
+#include "bindings/python/blocked_wait.h"
 #include "core/elastic/participant.h"
 #include "core/elastic/recovery.h"
 
@@ -31,13 +32,8 @@ elastic::Member& member() {
 
 elastic::Answer next_epoch(elastic::ReadyNote ready) {
   elastic::Member& self = member();
-  const WaitOptions options = interruptible(-1.0);
-  Result<elastic::Answer> answer = [&] {
-    py::gil_scoped_release unlocked;
-    return self.next_epoch(std::move(ready), options);
-  }();
-  check_wait(answer.status());
-  return std::move(answer).value();
+  return waited(
+      [&](const WaitOptions& options) { return self.next_epoch(std::move(ready), options); });
 }
 
 py::dict settings(const elastic::EpochNote& place) {
@@ -146,14 +142,11 @@ py::list remake_sets(Runtime& runtime, const elastic::EpochNote& place,
                      const std::vector<std::pair<std::vector<elastic::WorkerId>, SetId>>& kept) {
   std::vector<elastic::KeptSet> mine;
   for (const auto& [workers, id] : kept) mine.push_back({workers, id});
-  const WaitOptions options = interruptible(-1.0);
-  Result<std::vector<elastic::RemadeSet>> made = [&] {
-    py::gil_scoped_release unlocked;
-    return elastic::remake_sets(runtime, place, mine, options);
-  }();
-  check_wait(made.status());
   py::list sets;
-  for (const elastic::RemadeSet& set : *made) {
+  for (const elastic::RemadeSet& set : waited([&](const WaitOptions& options) {
+         elastic::Ranks ranks = ranks_of(runtime);
+         return elastic::remake_sets(ranks, place, mine, options);
+       })) {
     sets.append(
         py::make_tuple(py::tuple(py::cast(set.workers)), set.ranks, set.id, set.is_private));
   }

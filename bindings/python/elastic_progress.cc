@@ -1,13 +1,16 @@
 // Binds the decisions of an elastic job's rank: what it tells the others, and where it goes on.
 #include <pybind11/stl.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "bindings/elastic/partners.h"
+#include "bindings/elastic/ranks.h"
 #include "bindings/python/bind.h"
-#include "core/elastic/own_states.h"
+#include "bindings/python/blocked_wait.h"
 #include "core/elastic/progress.h"
 
 namespace py = pybind11;
@@ -16,24 +19,14 @@ namespace ronde::python {
 namespace {
 
 using elastic::CommitFacts;
-using elastic::Handover;
-using elastic::OwnFacts;
-using elastic::OwnOffer;
-using elastic::OwnStates;
+using elastic::EpochNote;
+using elastic::Partners;
 using elastic::Progress;
+using elastic::Ranks;
+using elastic::SettledStates;
 using elastic::Start;
 using elastic::StartFacts;
 using elastic::WorkerId;
-
-template <typename Facts>
-py::bytes encoded(const Facts& facts) {
-  return encode_wire<std::string>(facts);
-}
-
-template <typename Facts>
-std::vector<Facts> decoded(std::string_view bytes, int ranks) {
-  return unwrap(elastic::decode_ranks<Facts>(as_bytes(bytes), ranks));
-}
 
 StartFacts facts_of(const Progress& progress, bool holds_state, bool alike, bool restored,
                     bool skip_sync, std::pair<std::int64_t, std::int64_t> adopted) {
@@ -47,26 +40,22 @@ StartFacts facts_of(const Progress& progress, bool holds_state, bool alike, bool
 }
 
 void bind_facts(py::module_& module) {
-  py::class_<CommitFacts>(module, "CommitFacts", "What a rank tells at a commit or at its end.")
-      .def(py::init([](bool changed, bool added, bool removed, bool running) {
-             return CommitFacts{changed, added, removed, running};
-           }),
-           py::kw_only(), py::arg("changed"), py::arg("added"), py::arg("removed"),
-           py::arg("running"))
-      .def_static(
-          "decoded",
-          [](std::string_view bytes) {
-            return unwrap(decode_wire<CommitFacts>(as_bytes(bytes), "facts of a commit"));
-          },
-          py::arg("bytes"))
-      .def("encoded", &encoded<CommitFacts>, "As bytes, of which ranks take the maxima.")
+  py::class_<CommitFacts>(module, "CommitFacts", "What ranks tell at a commit or at their end.")
       .def_readonly("changed", &CommitFacts::changed)
       .def_readonly("running", &CommitFacts::running)
       .def_property_readonly("only_removed", &CommitFacts::only_removed);
   py::class_<StartFacts>(module, "StartFacts", "What a rank tells at the start of an epoch.")
       .def(py::init<>())
-      .def("encoded", &encoded<StartFacts>, "As bytes, which ranks gather.")
-      .def_static("decoded", &decoded<StartFacts>, py::arg("bytes"), py::arg("ranks"));
+      .def(
+          "encoded",
+          [](const StartFacts& facts) { return py::bytes(encode_wire<std::string>(facts)); },
+          "As bytes, which ranks gather.")
+      .def_static(
+          "decoded",
+          [](std::string_view bytes, int ranks) {
+            return unwrap(elastic::decode_ranks<StartFacts>(as_bytes(bytes), ranks));
+          },
+          py::arg("bytes"), py::arg("ranks"));
 }
 
 void bind_start(py::module_& module) {
@@ -87,50 +76,65 @@ void bind_start(py::module_& module) {
       .def_readonly("needs_whole", &Start::needs_whole);
 }
 
-/// (own states by the ranks that get them, those that nobody gets).
-py::tuple hand_over(OwnStates& states, int rank, std::string_view offers, int ranks) {
-  const Handover handover = states.hand_over(rank, decoded<OwnOffer>(offers, ranks));
-  py::dict given;
-  for (const auto& [taker, worker] : handover.given) {
-    given[py::int_(taker)] = py::bytes(states.state_of(worker));
-  }
-  py::list left;
-  for (const WorkerId worker : handover.left) left.append(py::bytes(states.state_of(worker)));
-  return py::make_tuple(given, left);
+void bind_ranks(py::module_& module) {
+  module.def(
+      "agree",
+      [](Runtime& runtime, bool changed, bool added, bool removed, bool running) {
+        return waited([&](const WaitOptions&) {
+          return ranks_of(runtime).agree({changed, added, removed, running});
+        });
+      },
+      py::arg("runtime"), py::kw_only(), py::arg("changed"), py::arg("added"), py::arg("removed"),
+      py::arg("running"),
+      "Joins the facts of all ranks, at a commit or once a function has returned.");
+  module.def(
+      "newest_step",
+      [](Runtime& runtime, std::int64_t step) {
+        return waited([&](const WaitOptions&) { return ranks_of(runtime).newest_step(step); });
+      },
+      py::arg("runtime"), py::arg("step"), "The newest step of which any rank has a copy.");
+  module.def(
+      "meet",
+      [](Runtime& runtime) {
+        waited([&](const WaitOptions&) { return ranks_of(runtime).meet(); });
+      },
+      py::arg("runtime"), "Returns once all ranks have called it.");
 }
 
-void bind_own_states(py::module_& module) {
-  module.def("partner_in", &elastic::partner_in, py::arg("place"),
-             "The rank that keeps the own state of this one.");
-  py::class_<OwnFacts>(module, "OwnFacts", "What a rank tells of own states at a start.")
-      .def(py::init([](bool holds_state, WorkerId restored, std::int64_t residual_steps) {
-             return OwnFacts{holds_state, restored, residual_steps};
-           }),
-           py::arg("holds_state"), py::arg("restored"), py::arg("residual_steps"))
-      .def("encoded", &encoded<OwnFacts>, "As bytes, which ranks gather.")
-      .def_static("decoded", &decoded<OwnFacts>, py::arg("bytes"), py::arg("ranks"))
-      .def_readonly("holds_state", &OwnFacts::holds_state)
-      .def_readonly("residual_steps", &OwnFacts::residual_steps);
-  py::class_<OwnStates>(module, "OwnStates", "Copies of the own states of other workers.")
+void send_own_state(Partners& partners, Runtime& runtime, const EpochNote& place, std::int64_t step,
+                    std::string own) {
+  waited([&](const WaitOptions&) {
+    Ranks ranks = ranks_of(runtime);
+    return partners.send(ranks, place, step, std::move(own));
+  });
+}
+
+/// (the state for this rank, those that nobody takes, workers of lost ones, steps of residuals).
+py::tuple settle_own_states(Partners& partners, Runtime& runtime, const EpochNote& place,
+                            std::optional<std::int64_t> step, bool holds_state, WorkerId restored,
+                            std::int64_t residual_steps) {
+  const SettledStates settled = waited([&](const WaitOptions&) {
+    Ranks ranks = ranks_of(runtime);
+    return partners.settle(ranks, place, step, {holds_state, restored, residual_steps});
+  });
+  py::list orphans;
+  for (const std::string& one : settled.orphans) orphans.append(py::bytes(one));
+  const py::object mine = settled.mine ? py::object(py::bytes(*settled.mine)) : py::none();
+  return py::make_tuple(mine, orphans, settled.lost, settled.residual_steps);
+}
+
+void bind_partners(py::module_& module) {
+  py::class_<Partners>(module, "Partners", "Copies of own states at partners on other hosts.")
       .def(py::init<int>(), py::arg("every"))
-      .def_property_readonly("hands_over", &OwnStates::hands_over)
-      .def("due", &OwnStates::due, "Counts a commit. True if own states are sent at it.")
-      .def("keep", &OwnStates::keep, py::arg("step"), py::arg("states"),
-           "Keeps what workers have sent.")
-      .def("begun", &OwnStates::begun, py::arg("place"), "All ranks of an epoch have begun.")
-      .def(
-          "begin",
-          [](OwnStates& states, std::optional<std::int64_t> step,
-             const std::vector<OwnFacts>& ranks,
-             const elastic::EpochNote& place) { states.begin(step, ranks, place); },
-          py::arg("step"), py::arg("ranks"), py::arg("place"),
-          "Begins to settle the states of workers that are gone.")
-      .def(
-          "offer", [](const OwnStates& states) { return encoded(states.offer()); },
-          "The workers of whose state this rank has a copy, as bytes, which ranks gather.")
-      .def("hand_over", &hand_over, py::arg("rank"), py::arg("offers"), py::arg("ranks"),
-           "Own states by the ranks that get them, and those that nobody gets.")
-      .def("lost", &OwnStates::lost, "The workers whose states are lost.");
+      .def_property_readonly("hands_over", &Partners::hands_over)
+      .def("due", &Partners::due, "Counts a commit. True if own states are sent at it.")
+      .def("warns_of_one_host", &Partners::warns_of_one_host, py::arg("place"))
+      .def("send", &send_own_state, py::arg("runtime"), py::arg("place"), py::arg("step"),
+           py::arg("own"), "Sends this rank's own state, and keeps what it gets.")
+      .def("settle", &settle_own_states, py::arg("runtime"), py::arg("place"), py::arg("step"),
+           py::arg("holds_state"), py::arg("restored"), py::arg("residual_steps"),
+           "Gives the states of workers that are gone to others.")
+      .def("begun", &Partners::begun, py::arg("place"), "All ranks of an epoch have begun.");
 }
 
 }  // namespace
@@ -167,7 +171,8 @@ void bind_elastic_progress(py::module_& module) {
             return progress.choose_checkpoint(mine, ranks);
           },
           py::arg("mine"), py::arg("ranks"), "The same where nobody has copies.");
-  bind_own_states(module);
+  bind_ranks(module);
+  bind_partners(module);
 }
 
 }  // namespace ronde::python

@@ -1,8 +1,4 @@
-"""The agreements of an elastic job's ranks: at commits, at the start and at the end.
-
-One small allreduce of maxima serves commits and ends. So ranks with unequal numbers of commits do
-not wait for each other forever. Ranks that have joined add zeros.
-"""
+"""The agreements of an elastic job's ranks: at commits, at the start and at the end."""
 
 from __future__ import annotations
 
@@ -12,14 +8,13 @@ import numpy as np
 
 from ronde import _core
 from ronde._calls.handle import Handle
-from ronde._calls.reduce_ops import Max
 from ronde._collectives import on_arrays
 from ronde._collectives.objects import allgather_object
 from ronde._elastic.changes import HostUpdateResult
 from ronde._elastic.checkpoint import begin_from_scratch
 from ronde._elastic.own_state import OwnState
 from ronde._errors import Error, InvalidArgumentError, UnavailableError
-from ronde._job.runtime import rank, size
+from ronde._job.runtime import rank, runtime, size
 from ronde._membership import epochs
 from ronde._membership.joining import on_epoch
 
@@ -33,7 +28,7 @@ class _Early:
 _early = _Early()
 
 
-def _bytes(facts: _core.CommitFacts | _core.StartFacts) -> Any:
+def _bytes(facts: _core.StartFacts) -> Any:
     return np.frombuffer(facts.encoded(), np.uint8)
 
 
@@ -42,20 +37,13 @@ def agree(changed: bool, kind: int, running: bool = True) -> _core.CommitFacts:
 
     running: this rank's function has not returned.
     """
-    leaves = _core.asked_to_leave()
-    mine = _core.CommitFacts(
-        changed=changed or leaves,
+    return _core.agree(
+        runtime(),
+        changed=changed,
         added=bool(kind & HostUpdateResult.added),
-        removed=leaves or bool(kind & HostUpdateResult.removed),
+        removed=bool(kind & HostUpdateResult.removed),
         running=running,
     )
-    found = on_arrays.allreduce(_bytes(mine), "elastic.agreement", Max)
-    return _core.CommitFacts.decoded(found.tobytes())
-
-
-def newest_step(step: int) -> int:
-    """The newest step of which any rank has a copy. Collective."""
-    return int(on_arrays.allreduce(np.array([step], np.int64), "elastic.step", Max)[0])
 
 
 def held() -> bool:
@@ -128,7 +116,7 @@ def begin(state: Any, sync: bool) -> None:
         state.sync()
     if own is not None:
         own.begin(state._progress.step, state._copies)
-    on_arrays.allreduce(np.zeros(1, np.int64), "elastic.started", Max)
+    _core.meet(runtime())
     state._progress.begun()
     epochs.holds_state()
     if own is not None:

@@ -6,16 +6,15 @@ that replaces the worker gets it, or a survivor merges it into its own.
 
 from __future__ import annotations
 
+import pickle
 import sys
 from typing import Any
 
-import numpy as np
-
 from ronde import _core
-from ronde._collectives import on_arrays
-from ronde._elastic.redundancy import OwnValues, Partnership
+from ronde._calls.argument_checks import shown
 from ronde._elastic.residuals import ResidualKeeper
-from ronde._job.runtime import size
+from ronde._errors import InvalidArgumentError
+from ronde._job.runtime import job, runtime, size
 from ronde._membership import epochs
 from ronde._snapshots.copies import Copies, Part
 
@@ -34,31 +33,53 @@ class OwnState:
     A part's values are those of the state's newest copy.
     """
 
-    def __init__(self, names: frozenset[str], states: _core.OwnStates) -> None:
-        """names: the attributes. states: keeps those of others, if there is redundancy."""
-        self._names, self._states = names, states
-        self._partners = Partnership(states)
+    def __init__(self, names: frozenset[str], redundancy: int, every: int) -> None:
+        """names: the attributes. every: partners get copies after so many commits.
+
+        Raises InvalidArgumentError for other numbers.
+        """
+        if redundancy not in (0, 1):
+            raise InvalidArgumentError(f"redundancy={shown(redundancy)}; allowed: 0, 1")
+        if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+            raise InvalidArgumentError(
+                f"redundancy_every={shown(every)}; allowed: whole numbers from 1"
+            )
+        self._names = names
+        self._partners = _core.Partners(every if redundancy else 0)
         self._residuals = ResidualKeeper()
         self.part = Part("residuals", self._residuals.take, self._residuals.put, own=True)
 
     def hands_over(self) -> bool:
         """True if ranks that stay take over what those that leave have."""
-        return self._states.hands_over
+        return self._partners.hands_over
 
     def on_commit(self, step: int, copies: Copies) -> None:
         """Sends the newest copy to the partner if that is due. Collective."""
-        if epochs.available() and self._states.due():
-            self._partners.send(step, copies.newest_own())
+        if epochs.available() and self._partners.due():
+            self._send(step, copies)
 
     def begin(self, step: int, copies: Copies) -> None:
         """Sends the newest copy to the partner, at the start of an epoch. Collective."""
         if self.hands_over():
-            self._partners.send(step, copies.newest_own())
+            self._send(step, copies)
+
+    def _send(self, step: int, copies: Copies) -> None:
+        place = epochs.worker.place
+        if place is None or size() == 1:
+            return
+        if self._partners.warns_of_one_host(place):
+            _say(
+                f"redundancy=1: all ranks are on {place.hosts[0]}; if it is lost, so are the "
+                "copies of their own states"
+            )
+        own = pickle.dumps(copies.newest_own(), protocol=5)
+        self._partners.send(runtime(), place, step, own)
+        job.has_copies = True
 
     def has_begun(self) -> None:
         """All ranks of the epoch have begun."""
         if epochs.worker.place is not None:
-            self._states.begun(epochs.worker.place)
+            self._partners.begun(epochs.worker.place)
 
     def settle(
         self, step: int | None, restored: int, copies: Copies
@@ -69,22 +90,17 @@ class OwnState:
         copies this rank goes on; 0: none. Returns (the attributes of each worker that nobody
         replaces and of which this rank has a copy, the workers whose states are lost). Collective.
         """
-        mine = _core.OwnFacts(epochs.worker.holds_state, restored, self._residuals.steps())
-        told = on_arrays.allgather(np.frombuffer(mine.encoded(), np.uint8), "elastic.own.start")
-        ranks = _core.OwnFacts.decoded(told.tobytes(), size())
-        left: list[OwnValues] = []
-        lost: list[int] = []
-        place = epochs.worker.place
-        if place is not None and any(one.holds_state for one in ranks):
-            self._states.begin(step, ranks, place)
-            if self.hands_over() and step is not None:
-                given, left = self._partners.pass_on()
-                if given is not None:
-                    copies.put_own(given)
-            lost = self._states.lost()
-        attributes = [self._merge(one) for one in left]
-        # Codecs that draw random numbers need the same count on all ranks.
-        self._residuals.begin(max(one.residual_steps for one in ranks))
+        place, residuals = epochs.worker.place, self._residuals
+        if place is None:
+            residuals.begin(residuals.steps())
+            return [], []
+        mine, orphans, lost, residual_steps = self._partners.settle(
+            runtime(), place, step, epochs.worker.holds_state, restored, residuals.steps()
+        )
+        if mine is not None:
+            copies.put_own(pickle.loads(mine))
+        attributes = [self._merge(pickle.loads(orphan)) for orphan in orphans]
+        residuals.begin(residual_steps)  # codecs that draw random numbers need the same on all
         return attributes, lost
 
     def _merge(self, orphan: dict[str, Any]) -> dict[str, Any]:

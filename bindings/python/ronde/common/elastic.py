@@ -23,10 +23,10 @@ from ronde._elastic.changes import (
 )
 from ronde._elastic.checkpoint import Checkpoints, check_form
 from ronde._elastic.own_state import OwnState, report_orphans
-from ronde._elastic.redundancy import made_states
 from ronde._elastic.training_loop import run_fn
 from ronde._errors import ArgumentTypeError, InvalidArgumentError
 from ronde._job.marks import mark_commit
+from ronde._job.runtime import runtime
 from ronde._membership import epochs
 from ronde._snapshots.copies import Copies, Part
 from ronde._snapshots.nested import Keep, copied, set_in_place
@@ -209,7 +209,7 @@ class ObjectState(State):
         InvalidArgumentError (a ValueError) for names that are no arguments, and for other numbers.
         """
         self._set_own(own, kwargs)
-        self._own_state = OwnState(self._own, made_states(redundancy, redundancy_every))
+        self._own_state = OwnState(self._own, redundancy, redundancy_every)
         self._names = tuple(name for name in kwargs if name not in self._own)
         self._own_names = tuple(name for name in kwargs if name in self._own)
         for name, value in kwargs.items():
@@ -277,7 +277,7 @@ class ObjectState(State):
         """Gives all ranks the state of the first one, and saves it. Collective."""
         newest = self._progress.step
         if epochs.available():  # ranks that called join() have committed less often
-            newest = agreement.newest_step(newest)
+            newest = _core.newest_step(runtime(), newest)
         self._broadcast(self._progress.root)
         self._progress.synced(newest)
         self.save()
