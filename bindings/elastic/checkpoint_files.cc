@@ -17,19 +17,18 @@
 #include <iterator>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string_view>
 #include <system_error>
 
 #include "core/base/bytes.h"
+#include "core/base/json.h"
 #include "core/base/os/file_descriptor.h"
 
 namespace ronde::elastic {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 using Sums = std::map<std::string, std::string>;  // by files' names
 
 constexpr const char* kSums = "ronde.json";
@@ -137,7 +136,7 @@ std::string problem_of_folder(const fs::path& path, std::int64_t step) {
   Sums sums;
   try {
     std::ifstream list = is_file(path / kSums) ? opened(path / kSums) : std::ifstream();
-    const Json facts = Json::parse(list);
+    const Json facts = parse_json(std::string(std::istreambuf_iterator<char>(list), {}));
     written = facts.value("step", step);
     facts.at("sha256").get_to(sums);
   } catch (const Json::exception&) {
@@ -224,7 +223,7 @@ void write_sums(const fs::path& folder, std::int64_t step) {
   for (const fs::path& file : listed(folder)) {
     sums[file.filename().string()] = digest_of(opened(file));
   }
-  write_file(folder / kSums, 0644, Json{{"version", 1}, {"step", step}, {"sha256", sums}}.dump());
+  write_file(folder / kSums, 0644, print_json({{"version", 1}, {"step", step}, {"sha256", sums}}));
 }
 
 /// Moves a folder into a part: what is left of it then is no checkpoint.
