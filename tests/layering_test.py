@@ -42,7 +42,7 @@ THIRD_PARTY = {
     "spdlog/": ("bindings/runtime",),
     "CLI/": ("bindings/cli", "tests/bindings/cli"),
     "yaml-cpp/": ("bindings/cli",),
-    "nlohmann/": ("timeline", "bindings/cli", "bindings/runtime", "chaos"),
+    "nlohmann/": ("timeline", "bindings/cli", "bindings/elastic", "bindings/runtime", "chaos"),
     "simdjson": ("timeline",),
     "nvtx3/": ("timeline",),
     "tensorflow/": ("bindings/tensorflow",),
