@@ -62,13 +62,15 @@ bool can_run(const std::string& program) {
 Arguments runnable(Arguments command) {
   const std::string& script = command.front();
   const bool path = script.find('/') != std::string::npos;
-  if (!script.ends_with(".py") || (path && ::access(script.c_str(), X_OK) == 0)) return command;
+  const bool runs = path && ::access(script.c_str(), X_OK) == 0;
+  if (!script.ends_with(".py") || runs || is_line(command)) return command;
   const char* const python = std::getenv("RONDE_PYTHON");  // NOLINT(concurrency-mt-unsafe)
   command.insert(command.begin(), python == nullptr ? "python3" : python);
   return command;
 }
 
 Arguments runnable_as_horovod(const Arguments& command) {
+  if (is_line(command)) return {"sh", "-c", command.front()};
   const auto begin = std::ranges::find_if_not(command, is_assignment);
   if (begin == command.end()) return command;
   Arguments program(begin, command.end());
@@ -83,7 +85,7 @@ Arguments runnable_as_horovod(const Arguments& command) {
 
 Status check_needs_no_shell(const Arguments& command) {
   const std::string& first = command.front();
-  if (is_assignment(first) && !can_run(first)) {
+  if (is_assignment(first) && !is_line(command) && !can_run(first)) {
     return {Code::kInvalidArgument,
             fmt::format("\"{0}\" is no program: set a variable by --env {0}, before the command",
                         first)};

@@ -21,8 +21,17 @@ TEST_CASE("shell command: what a shell alone understands is refused with what to
   CHECK(contains(refusal({"LR=0.1", "true"}), "\"LR=0.1\" is no program: set a variable by --env"));
   CHECK(contains(refusal({"cd x && true"}), "-- sh -c 'cd x && true'"));
   CHECK(contains(refusal({"source", "env.sh"}), "-- sh -c"));
+  CHECK(contains(refusal({"LR=0.1 python train.py"}), "-- sh -c 'LR=0.1 python train.py'"));
   CHECK(refusal({"=1", "true"}).empty());
   CHECK(refusal({"1A=1", "true"}).empty());
+}
+
+TEST_CASE("shell command: a command line that ends in a script is no script") {
+  for (const char* const line : {"cd x && python y.py", "A=1 python y.py"}) {
+    CHECK(runnable({line}) == Arguments{line});
+    CHECK(contains(refusal(runnable({line})), "-- sh -c"));
+  }
+  CHECK(runnable({"y.py", "x"}).size() == 3);
 }
 
 TEST_CASE("shell command: horovodrun's variables and shell commands become a program's words") {
@@ -30,6 +39,7 @@ TEST_CASE("shell command: horovodrun's variables and shell commands become a pro
   CHECK(runnable_as_horovod({"A=1", "B=2 3", "true", "C=4"}) ==
         Arguments{"env", "A=1", "B=2 3", "true", "C=4"});
   CHECK(runnable_as_horovod({"cd x && true > y"}) == Arguments{"sh", "-c", "cd x && true > y"});
+  CHECK(runnable_as_horovod({"A=1 B=2 true"}) == Arguments{"sh", "-c", "A=1 B=2 true"});
   CHECK(runnable_as_horovod({"A=1", "cd x; true"}) ==
         Arguments{"env", "A=1", "sh", "-c", "cd x; true"});
   const Arguments built_in = runnable_as_horovod({"exec", "echo", "a b"});
