@@ -13,10 +13,10 @@ namespace py = pybind11;
 namespace ronde::python {
 namespace {
 
-/// Folders whose frames are not the user's, each ending in "/". Guarded by the GIL.
-std::vector<std::string>& library_folders() {
-  static auto* folders = new std::vector<std::string>();
-  return *folders;
+/// Folders, ending in "/", and files whose frames are not the user's. Guarded by the GIL.
+std::vector<std::string>& library_places() {
+  static auto* places = new std::vector<std::string>();
+  return *places;
 }
 
 /// A file's name as text that can be sent: bytes that are no characters are shown as escapes.
@@ -38,8 +38,8 @@ std::string_view shortened(std::string_view file) {
 }
 
 bool is_library(std::string_view file) {
-  for (const std::string& folder : library_folders()) {
-    if (file.substr(0, folder.size()) == folder) return true;
+  for (const std::string& place : library_places()) {
+    if (file.substr(0, place.size()) == place) return true;
   }
   return false;
 }
@@ -87,8 +87,12 @@ void bind_call_site(py::module_& module) {
   module.def("call_site", &call_site, "file:line of the innermost frame of the user's code.");
   module.def(
       "skip_frames_of",
-      [](const py::str& folder) { library_folders().push_back(printable(folder.ptr()) + "/"); },
-      "Frames of files under this folder are no longer taken for the user's.");
+      [](const py::str& place) {
+        std::string path = printable(place.ptr());
+        if (!path.ends_with(".py")) path += "/";
+        library_places().push_back(std::move(path));
+      },
+      "Frames of files under this folder, or of this file, are no longer taken for the user's.");
 }
 
 std::string call_site() {

@@ -1,4 +1,5 @@
 // Binds point-to-point messages: send and recv of raw memory between two ranks.
+#include <string>
 #include <utility>
 
 #include "bindings/python/operation.h"
@@ -24,21 +25,22 @@ struct Receive {
 };
 
 std::unique_ptr<Handle> send(const RuntimePtr& runtime, int to, std::int64_t tag,
-                             const py::tuple& memory, py::object keep) {
+                             const py::tuple& memory, py::object keep, const std::string& type) {
   Pins pins;
   pins.add(keep);
-  return std::make_unique<Handle>(runtime,
-                                  unwrap(runtime->operations().send(to, tag, bytes_of(memory))),
-                                  std::move(keep), std::move(pins));
+  return std::make_unique<Handle>(
+      runtime, unwrap(runtime->operations().send(to, tag, bytes_of(memory), type)), std::move(keep),
+      std::move(pins));
 }
 
 std::unique_ptr<Receive> recv(const RuntimePtr& runtime, int from, std::int64_t tag,
-                              const py::tuple& memory, py::object keep) {
+                              const py::tuple& memory, py::object keep, const std::string& type) {
   auto message = std::make_shared<Message>();
   // The message is written when the operation ends, so it lives as long as the memory does.
   py::capsule owner(new std::shared_ptr<Message>(message),
                     [](void* pointer) { delete static_cast<std::shared_ptr<Message>*>(pointer); });
-  auto operation = unwrap(runtime->operations().recv(from, tag, bytes_of(memory), message.get()));
+  auto operation =
+      unwrap(runtime->operations().recv(from, tag, bytes_of(memory), message.get(), type));
   Pins pins;
   pins.add(keep);
   return std::make_unique<Receive>(Receive{
@@ -56,9 +58,11 @@ void bind_messages(py::module_& module) {
       .def_property_readonly("tag", [](const Receive& r) { return r.message->tag; })
       .def_property_readonly("bytes", [](const Receive& r) { return r.message->bytes; });
   module.def("send", &send, py::arg("runtime"), py::arg("to"), py::arg("tag"), py::arg("memory"),
-             py::arg("keep"), "Starts sending (address, bytes) to a rank.");
+             py::arg("keep"), py::arg("type") = "",
+             "Starts sending (address, bytes) to a rank. A receive of elements of another type "
+             "fails; empty: any.");
   module.def("recv", &recv, py::arg("runtime"), py::arg("source"), py::arg("tag"),
-             py::arg("memory"), py::arg("keep"),
+             py::arg("memory"), py::arg("keep"), py::arg("type") = "",
              "Starts receiving into (address, bytes); source -1 means from any rank.");
 }
 

@@ -58,18 +58,19 @@ Result<OperationPtr> Operations::join(SetId set, std::function<void(Operation&)>
   return engine_.submit(set, std::move(submission));
 }
 
-Result<OperationPtr> Operations::send(int to, std::int64_t tag, std::span<const std::byte> data) {
+Result<OperationPtr> Operations::send(int to, std::int64_t tag, std::span<const std::byte> data,
+                                      const std::string& type) {
   RONDE_RETURN_IF_ERROR(state_.usable());
   if (to < 0 || to >= size()) {
     return Status(Code::kInvalidArgument,
                   fmt::format("cannot send to rank {}; allowed: 0 to {}", to, size() - 1));
   }
   RONDE_RETURN_IF_ERROR(check_message("send", data.data(), data.size()));
-  return engine_.send(to, tag, data);
+  return engine_.send(to, tag, data, type);
 }
 
 Result<OperationPtr> Operations::recv(int from, std::int64_t tag, std::span<std::byte> data,
-                                      Message* message) {
+                                      Message* message, const std::string& type) {
   RONDE_RETURN_IF_ERROR(state_.usable());
   if (from != kAnySource && (from < 0 || from >= size())) {
     return Status(Code::kInvalidArgument,
@@ -77,7 +78,7 @@ Result<OperationPtr> Operations::recv(int from, std::int64_t tag, std::span<std:
                               size() - 1, kAnySource));
   }
   RONDE_RETURN_IF_ERROR(check_message("recv", data.data(), data.size()));
-  return engine_.recv(from, tag, data, message);
+  return engine_.recv(from, tag, data, message, type);
 }
 
 }  // namespace ronde

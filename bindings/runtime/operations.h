@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "bindings/runtime/diagnosis/callers.h"
 #include "bindings/runtime/groups/devices.h"
@@ -51,12 +52,15 @@ class Operations {
   /// `on_done`: as Submission::on_done.
   Result<OperationPtr> join(SetId set, std::function<void(Operation&)> on_done = {});
 
-  /// Starts sending to a rank of the job. `data` must stay untouched until done. Blocks: never.
-  Result<OperationPtr> send(int to, std::int64_t tag, std::span<const std::byte> data);
+  /// Starts sending to a rank of the job. `data` must stay untouched until done. `type`: of the
+  /// elements; a receive of another type fails with kMismatch. Empty: any. Blocks: never.
+  Result<OperationPtr> send(int to, std::int64_t tag, std::span<const std::byte> data,
+                            const std::string& type = {});
   /// Starts receiving from `from` (or kAnySource) the next message with `tag`, at most
   /// `data.size()` bytes. `message` is filled in when done and must live until then; may be null.
-  Result<OperationPtr> recv(int from, std::int64_t tag, std::span<std::byte> data,
-                            Message* message);
+  /// `type`: as of send().
+  Result<OperationPtr> recv(int from, std::int64_t tag, std::span<std::byte> data, Message* message,
+                            const std::string& type = {});
 
  private:
   [[nodiscard]] int size() const noexcept { return engine_.topology().size(); }

@@ -135,15 +135,16 @@ void Engine::declare_blocked(std::span<const OperationPtr> operations, BlockedFl
   });
 }
 
-Result<OperationPtr> Engine::send(int to, std::int64_t tag, std::span<const std::byte> data) {
+Result<OperationPtr> Engine::send(int to, std::int64_t tag, std::span<const std::byte> data,
+                                  const std::string& type) {
   RONDE_RETURN_IF_ERROR(membership_.failure_of(to));
-  return messages_.send(to, tag, data);
+  return messages_.send(to, tag, data, type);
 }
 
 Result<OperationPtr> Engine::recv(int from, std::int64_t tag, std::span<std::byte> data,
-                                  Message* message) {
+                                  Message* message, const std::string& type) {
   RONDE_RETURN_IF_ERROR(job_status());
-  return messages_.recv(from, tag, data, message);
+  return messages_.recv(from, tag, data, message, type);
 }
 
 void Engine::on_clock(int from, std::span<const std::byte> message) {

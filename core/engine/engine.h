@@ -93,10 +93,12 @@ class Engine {
   /// Negotiator::declare_blocked. Blocks: never.
   void declare_blocked(std::span<const OperationPtr> operations, BlockedFlag blocked);
 
-  /// Starts a send or receive; memory must stay until done. Blocks: never.
-  Result<OperationPtr> send(int to, std::int64_t tag, std::span<const std::byte> data);
-  Result<OperationPtr> recv(int from, std::int64_t tag, std::span<std::byte> data,
-                            Message* message);
+  /// Starts a send or receive; memory must stay until done. `type`: of the elements; a receive of
+  /// another type fails. Empty: any. Blocks: never.
+  Result<OperationPtr> send(int to, std::int64_t tag, std::span<const std::byte> data,
+                            const std::string& type = {});
+  Result<OperationPtr> recv(int from, std::int64_t tag, std::span<std::byte> data, Message* message,
+                            const std::string& type = {});
 
   /// Sends to rank `to` the bytes of `make`, which is called at the moment of sending. Blocks:
   /// never.

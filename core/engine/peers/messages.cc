@@ -2,20 +2,21 @@
 
 namespace ronde {
 
-OperationPtr Messages::send(int to, std::int64_t tag, std::span<const std::byte> data) {
+OperationPtr Messages::send(int to, std::int64_t tag, std::span<const std::byte> data,
+                            const std::string& type) {
   auto operation = tasks_.make_message(kSendKind, data.size());
-  tasks_.post([this, to, tag, data, operation] {
-    matching_.send(to, tag, data, operation);
+  tasks_.post([this, to, tag, data, operation, type] {
+    matching_.send(to, tag, data, operation, type);
     flush();
   });
   return operation;
 }
 
-OperationPtr Messages::recv(int from, std::int64_t tag, std::span<std::byte> data,
-                            Message* message) {
+OperationPtr Messages::recv(int from, std::int64_t tag, std::span<std::byte> data, Message* message,
+                            const std::string& type) {
   auto operation = tasks_.make_message(kRecvKind, data.size());
-  tasks_.post([this, from, tag, data, message, operation] {
-    matching_.recv(from, tag, data, message, operation);
+  tasks_.post([this, from, tag, data, message, operation, type] {
+    matching_.recv(from, tag, data, message, operation, type);
     flush();
   });
   return operation;

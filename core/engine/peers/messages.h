@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/engine/frames/frame.h"
@@ -20,11 +21,14 @@ class Messages {
   Messages(TaskQueue& tasks, FrameSender& sender)
       : tasks_(tasks), sender_(sender), matching_(sender.topology().rank) {}
 
-  /// Starts a send; `data` stays valid until the operation is done. Threads: any. Blocks: never.
-  OperationPtr send(int to, std::int64_t tag, std::span<const std::byte> data);
-  /// Starts a receive; `data` and `message` (may be null) stay valid until the operation is done.
+  /// Starts a send; `data` stays valid until the operation is done. `type`: as PointToPoint's.
   /// Threads: any. Blocks: never.
-  OperationPtr recv(int from, std::int64_t tag, std::span<std::byte> data, Message* message);
+  OperationPtr send(int to, std::int64_t tag, std::span<const std::byte> data,
+                    const std::string& type = {});
+  /// Starts a receive; `data` and `message` (may be null) stay valid until the operation is done.
+  /// `type`: as PointToPoint's. Threads: any. Blocks: never.
+  OperationPtr recv(int from, std::int64_t tag, std::span<std::byte> data, Message* message,
+                    const std::string& type = {});
 
   /// Takes in the payload of a frame. Errors: kInvalidArgument where it is malformed.
   Status on_frame(int from, std::span<const std::byte> payload);

@@ -27,37 +27,38 @@ struct PointToPoint::Header {
   std::int64_t tag = 0;
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;
+  std::string type;
 
   static void fields(auto& wire, auto& self) {
-    wire(self.part, self.id, self.tag, self.bytes, self.offset);
+    wire(self.part, self.id, self.tag, self.bytes, self.offset, self.type);
   }
 };
 
 void PointToPoint::emit(int to, const Header& header, std::span<const std::byte> data) {
-  WireWriter writer(sizeof header + data.size());
+  WireWriter writer(sizeof header + header.type.size() + data.size());
   writer(header);
   writer.raw(data);
   frames_.push_back({to, writer.take()});
 }
 
 void PointToPoint::send(int to, std::int64_t tag, std::span<const std::byte> data,
-                        OperationPtr operation) {
+                        OperationPtr operation, std::string type) {
   const std::uint64_t id = next_id_++;
   if (to == rank_) {
-    arrive({rank_, tag, id, data.size(), true, {data.begin(), data.end()}});
+    arrive({rank_, tag, id, data.size(), std::move(type), true, {data.begin(), data.end()}});
     finished_.push_back({std::move(operation), {}});
   } else if (data.size() <= eager_bytes_) {
-    emit(to, {Part::kWhole, id, tag, data.size(), 0}, data);
+    emit(to, {Part::kWhole, id, tag, data.size(), 0, std::move(type)}, data);
     finished_.push_back({std::move(operation), {}});
   } else {
     sending_.emplace(id, Send{to, data, std::move(operation)});
-    emit(to, {Part::kAnnounce, id, tag, data.size(), 0});
+    emit(to, {Part::kAnnounce, id, tag, data.size(), 0, std::move(type)});
   }
 }
 
 void PointToPoint::recv(int from, std::int64_t tag, std::span<std::byte> data, Message* message,
-                        OperationPtr operation) {
-  Receive receive{from, tag, data, message, std::move(operation)};
+                        OperationPtr operation, std::string type) {
+  Receive receive{from, tag, data, message, std::move(operation), std::move(type)};
   const auto found = std::find_if(arrived_.begin(), arrived_.end(), [&](const Arrival& arrival) {
     return arrival.tag == tag && (from == kAnySource || arrival.from == from);
   });
@@ -86,12 +87,13 @@ void PointToPoint::arrive(Arrival arrival) {
 
 void PointToPoint::match(Receive receive, Arrival& arrival) {
   receive.expected = arrival.bytes;
-  if (arrival.complete) {
-    const std::size_t copied = std::min(arrival.data.size(), receive.data.size());
-    if (copied != 0) std::memcpy(receive.data.data(), arrival.data.data(), copied);
-    finish_receive(receive, arrival.from);
-  } else if (arrival.bytes > receive.data.size()) {
-    ask(arrival.from, arrival.id, arrival.bytes);  // lets the sender go
+  if (Status status = check_fit(receive, arrival); !status.ok()) {
+    if (!arrival.complete) ask(arrival.from, arrival.id, arrival.bytes);  // lets the sender go
+    finish_receive(receive, arrival.from, std::move(status));
+  } else if (arrival.complete) {
+    if (arrival.bytes != 0) {
+      std::memcpy(receive.data.data(), arrival.data.data(), arrival.bytes);
+    }
     finish_receive(receive, arrival.from);
   } else {
     receiving_.emplace(std::pair(arrival.from, arrival.id), std::move(receive));
@@ -99,20 +101,30 @@ void PointToPoint::match(Receive receive, Arrival& arrival) {
   }
 }
 
-void PointToPoint::finish_receive(Receive& receive, int source) {
-  if (receive.message != nullptr) *receive.message = {source, receive.tag, receive.expected};
-  Status status;
-  if (receive.expected > receive.data.size()) {
-    status = Status(Code::kInvalidArgument,
-                    fmt::format("the message of rank {} with tag {} has {} bytes, but the receive "
-                                "buffer only {}",
-                                source, receive.tag, receive.expected, receive.data.size()));
+/// An error where the message cannot be what the receive is for.
+Status PointToPoint::check_fit(const Receive& receive, const Arrival& arrival) {
+  if (arrival.bytes > receive.data.size()) {
+    return {Code::kInvalidArgument,
+            fmt::format("the message of rank {} with tag {} has {} bytes, but the receive buffer "
+                        "only {}",
+                        arrival.from, receive.tag, arrival.bytes, receive.data.size())};
   }
+  if (!arrival.type.empty() && !receive.type.empty() && arrival.type != receive.type) {
+    return {Code::kMismatch,
+            fmt::format("recv: rank {} sent elements of type {}, but the memory to receive into is "
+                        "of {}; give both ranks the same type",
+                        arrival.from, arrival.type, receive.type)};
+  }
+  return {};
+}
+
+void PointToPoint::finish_receive(Receive& receive, int source, Status status) {
+  if (receive.message != nullptr) *receive.message = {source, receive.tag, receive.expected};
   finished_.push_back({std::move(receive.operation), std::move(status)});
 }
 
 void PointToPoint::ask(int from, std::uint64_t id, std::size_t offset) {
-  emit(from, {Part::kAsk, id, 0, 0, offset});
+  emit(from, {Part::kAsk, id, 0, 0, offset, {}});
 }
 
 Status PointToPoint::on_frame(int from, std::span<const std::byte> payload) {
@@ -123,10 +135,16 @@ Status PointToPoint::on_frame(int from, std::span<const std::byte> payload) {
   RONDE_RETURN_IF_ERROR(reader.finish());
   switch (header.part) {
     case Part::kWhole:
-      arrive({from, header.tag, header.id, data.size(), true, {data.begin(), data.end()}});
+      arrive({from,
+              header.tag,
+              header.id,
+              data.size(),
+              std::move(header.type),
+              true,
+              {data.begin(), data.end()}});
       return {};
     case Part::kAnnounce:
-      arrive({from, header.tag, header.id, header.bytes, false, {}});
+      arrive({from, header.tag, header.id, header.bytes, std::move(header.type), false, {}});
       return {};
     case Part::kAsk:
       return on_ask(from, header);
@@ -148,7 +166,7 @@ Status PointToPoint::on_ask(int from, const Header& header) {
     return {};
   }
   const std::size_t length = std::min(kChunkBytes, send.data.size() - header.offset);
-  emit(from, {Part::kData, header.id, 0, length, header.offset},
+  emit(from, {Part::kData, header.id, 0, length, header.offset, {}},
        send.data.subspan(header.offset, length));
   return {};
 }

@@ -8,6 +8,7 @@
 #include <list>
 #include <map>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -41,11 +42,14 @@ class PointToPoint {
   explicit PointToPoint(int rank, std::size_t eager_bytes = std::size_t{64} << 10)
       : rank_(rank), eager_bytes_(eager_bytes) {}
 
-  /// Starts sending; `data` must stay until the operation is done. `to` may be this rank.
-  void send(int to, std::int64_t tag, std::span<const std::byte> data, OperationPtr operation);
+  /// Starts sending; `data` must stay until the operation is done. `to` may be this rank. `type`:
+  /// of the elements; a receive of another type fails. Empty: any.
+  void send(int to, std::int64_t tag, std::span<const std::byte> data, OperationPtr operation,
+            std::string type = {});
   /// Starts receiving; `data` and `message` (may be null) must stay until the operation is done.
+  /// `type`: as of send().
   void recv(int from, std::int64_t tag, std::span<std::byte> data, Message* message,
-            OperationPtr operation);
+            OperationPtr operation, std::string type = {});
   /// Takes in a frame's payload. Errors: kInvalidArgument where it is malformed.
   Status on_frame(int from, std::span<const std::byte> payload);
   /// Fails what needs `rank`, which has left.
@@ -67,6 +71,7 @@ class PointToPoint {
     std::span<std::byte> data;
     Message* message;
     OperationPtr operation;
+    std::string type;
     std::size_t received = 0;
     std::size_t expected = 0;
   };
@@ -75,6 +80,7 @@ class PointToPoint {
     std::int64_t tag;
     std::uint64_t id;
     std::size_t bytes;
+    std::string type;
     bool complete;                // `data` holds all of it
     std::vector<std::byte> data;  // empty where the sender keeps it
   };
@@ -87,7 +93,8 @@ class PointToPoint {
   void emit(int to, const Header& header, std::span<const std::byte> data = {});
   void arrive(Arrival arrival);
   void match(Receive receive, Arrival& arrival);
-  void finish_receive(Receive& receive, int source);
+  static Status check_fit(const Receive& receive, const Arrival& arrival);
+  void finish_receive(Receive& receive, int source, Status status = {});
   void ask(int from, std::uint64_t id, std::size_t offset);
   Status on_ask(int from, const Header& header);
   Status on_data(int from, const Header& header, std::span<const std::byte> data);

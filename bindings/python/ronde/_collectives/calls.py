@@ -374,24 +374,33 @@ class Collectives(Generic[T]):
 
     def send(self, tensor: T, to: int, tag: int) -> Handle[None]:
         """Sends a tensor's bytes to a rank of the job."""
-        given = self._adapter.contiguous(tensor)
+        given: Any = self._adapter.contiguous(tensor)
         memory = self._adapter.memory(given)
         try:
-            operation = _core.send(runtime(), to, tag, memory, (given, self.view(given)))
+            keep = (given, self.view(given))
+            operation = _core.send(runtime(), to, tag, memory, keep, message_type(given.dtype))
         except TypeError as error:
             raise explained(error, to=to, tag=tag) from None
         return Handle(operation, lambda _: None)
 
     def recv(self, output: T, source: int, tag: int) -> Handle[tuple[T, int]]:
         """Receives into `output`; returns it and the sender's rank."""
-        _, written, complete = self._in_and_out("recv", [output], [output])
-        memory = self._adapter.memory(written[0])
+        _, (written,), complete = self._in_and_out("recv", [output], [output])
+        used: Any = written
+        memory = self._adapter.memory(used)
         try:
-            keep = (written[0], self.view(written[0]))
-            operation = _core.recv(runtime(), source, tag, memory, keep)
+            keep = (used, self.view(used))
+            kind = message_type(used.dtype)
+            operation = _core.recv(runtime(), source, tag, memory, keep, kind)
         except TypeError as error:
             raise explained(error, source=source, tag=tag) from None
         return Handle(operation, lambda done: (complete()[0], done.source))
+
+
+def message_type(dtype: Any) -> str:
+    """The type of a message, which both its ends compare; empty for bytes, which may be any."""
+    text = str(dtype).rpartition("torch.")[2]
+    return "" if text == "uint8" else text[:200]
 
 
 def join(process_set: ProcessSet = global_process_set) -> int:

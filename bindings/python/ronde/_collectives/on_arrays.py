@@ -420,7 +420,10 @@ def send_async(array: AnyArray, to: int, tag: int = 0) -> Handle[None]:
 
 @described
 def send(array: AnyArray, to: int, tag: int = 0) -> None:
-    """Sends an array's bytes to rank `to`; returns when `array` may be changed."""
+    """Sends an array to rank `to`; returns when `array` may be changed.
+
+    The array that receives it has the same dtype, or one of the two has uint8: plain bytes.
+    """
     send_async(array, to, tag).wait()
 
 
@@ -434,7 +437,8 @@ def recv_async(out: AnyArray, source: int = ANY_SOURCE, tag: int = 0) -> Handle[
 def recv(out: AnyArray, source: int = ANY_SOURCE, tag: int = 0) -> tuple[Array, int]:
     """Receives into `out` the next message with `tag`; returns it and the sender's rank.
 
-    A message longer than `out` is an error; a shorter one leaves the rest of `out` as it was.
+    A message longer than `out`, or of another dtype, is an error; a shorter one leaves the rest of
+    `out` as it was.
     """
     return recv_async(out, source, tag).wait()
 

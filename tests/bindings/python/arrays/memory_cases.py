@@ -173,6 +173,28 @@ def case_a_message_longer_than_its_array_is_an_error_and_writes_nothing_behind_i
     ronde.barrier()
 
 
+def case_a_message_of_another_dtype_is_an_error_and_is_not_written():
+    kept = Guarded((3,))
+    for sent in (np.ones(3, np.int32), np.ones(3, ">f4"), np.ones(100_000, "M8[s]")):
+        if ronde.rank() == 0:
+            ronde.send(sent, ronde.size() - 1, tag=36)
+        elif ronde.rank() == ronde.size() - 1:
+            given = np.zeros(sent.shape, np.float32) if sent.nbytes > 12 else kept.array
+            with pytest.raises(ronde.Error, match=r"recv: rank 0 sent .* of float32|only"):
+                ronde.recv(given, 0, tag=36)
+            assert kept.untouched()
+    ronde.barrier()
+
+
+def case_a_message_may_be_received_as_bytes():
+    if ronde.rank() == 0:
+        ronde.send(np.arange(3, dtype=np.int32), ronde.size() - 1, tag=37)
+    elif ronde.rank() == ronde.size() - 1:
+        raw, _ = ronde.recv(np.zeros(12, np.uint8), 0, tag=37)
+        assert raw.view(np.int32).tolist() == [0, 1, 2]
+    ronde.barrier()
+
+
 def case_arrays_of_other_kinds_are_read_rightly_or_refused():
     size = ronde.size()
     values = np.ones((2, 2), np.float32)

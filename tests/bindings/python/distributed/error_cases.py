@@ -73,6 +73,17 @@ def case_a_message_of_another_length_is_an_error():
             dist.recv(torch.empty(3), 1)
 
 
+def case_a_message_of_another_dtype_is_an_error():
+    rank, size = here()
+    if rank == 0:
+        dist.send(torch.ones(3), size - 1)
+    elif rank == size - 1:
+        kept = torch.zeros(3, dtype=torch.int32)
+        with pytest.raises(ronde.MismatchError, match=r"rank 0 sent .* float32, but .* of int32"):
+            dist.recv(kept, 0)
+        assert kept.tolist() == [0, 0, 0]
+
+
 def case_outputs_that_share_memory_are_refused():
     _, size = here()
     one, many = torch.zeros(3), torch.zeros(3 * size)
@@ -82,6 +93,13 @@ def case_outputs_that_share_memory_are_refused():
     with pytest.raises(ronde.InvalidArgumentError, match=r"alltoall: .* share memory"):
         dist.all_to_all(outputs, [torch.ones(3)] * size)
     assert not many.any()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def case_errors_of_deprecated_calls_name_the_users_line():
+    whole = torch.ones(5)
+    with pytest.raises(ronde.InvalidArgumentError, match=r"\(\S*error_cases.py:\d+\)"):
+        dist.all_reduce_coalesced([whole[:3], whole[2:]])
 
 
 def case_groups_whose_ranks_are_out_of_order_are_refused():

@@ -86,6 +86,35 @@ TEST_CASE("PointToPoint: a long message is pulled in chunks") {
   CHECK(buffer == data);
 }
 
+TEST_CASE("PointToPoint: a receive of elements of another type fails and writes nothing") {
+  for (const std::size_t bytes : {4UL, 16UL}) {  // sent at once, and pulled
+    Pair ranks;
+    const std::string data(bytes, 'x');
+    std::string buffer(bytes, ' ');
+    const auto sent = operation();
+    const auto received = operation();
+    ranks[1].recv(0, 3, writable(buffer), nullptr, received, "int32");
+    ranks[0].send(1, 3, as_bytes(data), sent, "float32");
+    ranks.settle();
+    CHECK(sent->done());
+    REQUIRE(received->done());
+    CHECK(received->status().code() == Code::kMismatch);
+    CHECK(received->status().message() ==
+          "recv: rank 0 sent elements of type float32, but the memory to receive into is of int32; "
+          "give both ranks the same type");
+    CHECK(buffer == std::string(bytes, ' '));
+  }
+}
+
+TEST_CASE("PointToPoint: a message of a type may be received as one of any type") {
+  Pair ranks;
+  std::string buffer(2, ' ');
+  ranks[1].recv(0, 3, writable(buffer), nullptr, operation());
+  ranks[0].send(1, 3, as_bytes("ab"), operation(), "float32");
+  ranks.settle();
+  CHECK(buffer == "ab");
+}
+
 TEST_CASE("PointToPoint: tags keep messages apart and order holds within a tag") {
   Pair ranks;
   std::string first(1, ' ');

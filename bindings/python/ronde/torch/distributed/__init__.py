@@ -11,9 +11,13 @@ StalledError names the ranks that did not call an operation within the group's t
 
 from __future__ import annotations
 
+import warnings as _warnings
+
 import torch as _torch
+import typing_extensions as _typing_extensions
 from ronde_torch_backend import _environment
 
+from ronde import _core
 from ronde._rendezvous import store as _store  # noqa: F401  first: it refuses older versions
 from ronde.torch.distributed._barrier import monitored_barrier
 from ronde.torch.distributed._compression import CompressionState, compression_hook
@@ -25,5 +29,7 @@ if "ronde" not in _torch.distributed.Backend.backend_list:
         "ronde", create_group, extended_api=True, devices=["cpu"]
     )
 _environment.install()
+for _module in (_typing_extensions, _warnings):  # torch marks functions as deprecated by them
+    _core.skip_frames_of(str(_module.__file__))
 
 __all__ = ["CompressionState", "RondeProcessGroup", "compression_hook", "monitored_barrier"]

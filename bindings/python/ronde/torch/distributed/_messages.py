@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from ronde import _core
-from ronde._collectives.calls import ANY_SOURCE
+from ronde._collectives.calls import ANY_SOURCE, message_type
 from ronde._errors import InvalidArgumentError, MismatchError
 from ronde.torch.distributed._base import GroupBase
 from ronde.torch.distributed._tensors import Tensor, dense, elements, restore
@@ -68,13 +68,15 @@ class MessageGroup(GroupBase):
     def _send(self, tensor: Tensor, to: int, tag: int) -> Work:
         used = elements(dense(tensor))
         runtime = self._membership.runtime()
-        operation = _core.send(runtime, self._member(to), tag, _memory(used), used)
+        kind = message_type(tensor.dtype)
+        operation = _core.send(runtime, self._member(to), tag, _memory(used), used, kind)
         return self._message(operation, [tensor], None, f"send to rank {to}")
 
     def _receive(self, tensor: Tensor, source: int, tag: int) -> Work:
         used = dense(tensor)
         memory = _memory(used)
-        operation = _core.recv(self._membership.runtime(), source, tag, memory, used)
+        runtime, kind = self._membership.runtime(), message_type(tensor.dtype)
+        operation = _core.recv(runtime, source, tag, memory, used, kind)
 
         def finish(done: Any) -> None:
             if done.bytes != memory[1]:
