@@ -88,7 +88,8 @@ Status check_weighted(const Request& request) {
                    to_string(request.op));
   }
   for (const TensorMeta& tensor : request.tensors) {
-    if (is_floating(tensor.dtype)) continue;
+    const bool is_known = static_cast<int>(tensor.dtype) < kDTypeCount;  // check_tensor() says so
+    if (!is_known || is_floating(tensor.dtype)) continue;
     return invalid("a weight is allowed for floating types only, not for {}",
                    to_string(tensor.dtype));
   }

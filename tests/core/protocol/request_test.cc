@@ -38,6 +38,7 @@ TEST_CASE("validate: a weight is for averages of floating types alone") {
   CHECK(contains(with(ReduceOp::kAverage, DType::kInt32),
                  "a weight is allowed for floating types only, not for int32"));
   CHECK(contains(with(ReduceOp::kAverage, DType::kBool), "not for bool"));
+  CHECK(contains(with(ReduceOp::kAverage, static_cast<DType>(83)), "dtype 83 is unknown"));
 }
 
 TEST_CASE("validate: refuses what is not allowed, naming field, value and limit") {
