@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <limits>
 #include <string>
@@ -52,21 +51,17 @@ bool is_of_request(Code code) {
 }
 
 Status check_texts(const Request& request) {
-  if (request.name.size() > kMaxNameBytes) {
-    return invalid("the name has {} bytes; at most {} are allowed", request.name.size(),
-                   kMaxNameBytes);
-  }
-  if (request.compression.size() > kMaxTextBytes) {
-    return invalid("compression has {} bytes; at most {} are allowed", request.compression.size(),
-                   kMaxTextBytes);
-  }
-  if (request.call_site.size() > kMaxTextBytes) {
-    return invalid("call_site has {} bytes; at most {} are allowed", request.call_site.size(),
-                   kMaxTextBytes);
-  }
-  if (request.program.size() > kMaxTextBytes) {
-    return invalid("program has {} bytes; at most {} are allowed", request.program.size(),
-                   kMaxTextBytes);
+  struct Row {
+    std::string_view what;
+    const std::string& text;
+    std::size_t most;
+  };
+  for (const Row& row : {Row{"the name", request.name, kMaxNameBytes},
+                         Row{"compression", request.compression, kMaxTextBytes},
+                         Row{"call_site", request.call_site, kMaxTextBytes},
+                         Row{"program", request.program, kMaxTextBytes}}) {
+    if (row.text.size() <= row.most) continue;
+    return invalid("{} has {} bytes; at most {} are allowed", row.what, row.text.size(), row.most);
   }
   return {};
 }
@@ -144,20 +139,6 @@ bool same_shape(Collective kind, const Shape& a, const Shape& b) noexcept {
   return true;
 }
 
-bool same_tensors(const Request& a, const Request& b) noexcept {
-  if (a.tensors.size() != b.tensors.size()) return false;
-  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
-    if (a.tensors[i].dtype != b.tensors[i].dtype) return false;
-    if (!same_shape(a.kind, a.tensors[i].shape, b.tensors[i].shape)) return false;
-  }
-  return true;
-}
-
-bool same_reduction(const Request& a, const Request& b) noexcept {
-  return a.op == b.op && a.prescale == b.prescale && a.postscale == b.postscale &&
-         a.weight.has_value() == b.weight.has_value();
-}
-
 bool same_program(const Request& a, const Request& b) noexcept {
   return a.program == b.program || a.program.empty() || b.program.empty();
 }
@@ -171,80 +152,99 @@ std::string_view device_name(DeviceKind kind) noexcept {
   return kind == DeviceKind::kCpu ? "cpu" : "cuda";
 }
 
-/// The values that differ first, as both sides would say them; empty where nothing differs.
-struct Difference {
-  std::string a;
-  std::string b;
+/// The fields on which ranks must agree, in the order in which errors name them.
+enum class Field : std::uint8_t {
+  kNone,
+  kKind,
+  kProgram,
+  kTensorCount,
+  kDType,
+  kShape,
+  kOp,
+  kPrescale,
+  kPostscale,
+  kWeight,
+  kRoot,
+  kCompression,
+  kDevice,
 };
+
+/// The first field on which two requests differ.
+struct Difference {
+  Field field = Field::kNone;
+  std::size_t tensor = 0;  // its index, of kDType and kShape
+};
+
+Difference tensor_difference(const Request& a, const Request& b) noexcept {
+  if (a.tensors.size() != b.tensors.size()) return {Field::kTensorCount};
+  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
+    if (a.tensors[i].dtype != b.tensors[i].dtype) return {Field::kDType, i};
+    if (!same_shape(a.kind, a.tensors[i].shape, b.tensors[i].shape)) return {Field::kShape, i};
+  }
+  return {};
+}
+
+Field reduction_difference(const Request& a, const Request& b) noexcept {
+  if (a.op != b.op) return Field::kOp;
+  if (a.prescale != b.prescale) return Field::kPrescale;
+  if (a.postscale != b.postscale) return Field::kPostscale;
+  return a.weight.has_value() == b.weight.has_value() ? Field::kNone : Field::kWeight;
+}
+
+Difference first_difference(const Request& a, const Request& b) noexcept {
+  if (a.kind != b.kind) return {Field::kKind};
+  if (!same_program(a, b)) return {Field::kProgram};
+  const Difference tensors = tensor_difference(a, b);
+  if (tensors.field != Field::kNone) return tensors;
+  const Field reduction = traits_of(a.kind).reduces ? reduction_difference(a, b) : Field::kNone;
+  if (reduction != Field::kNone) return {reduction};
+  if (traits_of(a.kind).rooted() && a.root != b.root) return {Field::kRoot};
+  if (a.compression != b.compression) return {Field::kCompression};
+  return {a.device.kind == b.device.kind ? Field::kNone : Field::kDevice};
+}
 
 std::string of_tensor(const Request& request, std::size_t index) {
   return request.tensors.size() == 1 ? std::string() : fmt::format(" of tensor {}", index);
 }
 
-Difference tensor_difference(const Request& a, const Request& b) {
-  if (a.tensors.size() != b.tensors.size()) {
-    return {fmt::format("{} tensors", a.tensors.size()),
-            fmt::format("{} tensors", b.tensors.size())};
-  }
-  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
-    const TensorMeta& x = a.tensors[i];
-    const TensorMeta& y = b.tensors[i];
-    const std::string where = of_tensor(a, i);
-    if (x.dtype != y.dtype) {
-      return {fmt::format("dtype {}{}", to_string(x.dtype), where),
-              fmt::format("dtype {}{}", to_string(y.dtype), where)};
-    }
-    if (!same_shape(a.kind, x.shape, y.shape)) {
-      return {fmt::format("shape {}{}", to_string(x.shape), where),
-              fmt::format("shape {}{}", to_string(y.shape), where)};
-    }
-  }
-  return {};
-}
-
-Difference reduction_difference(const Request& a, const Request& b) {
-  if (a.op != b.op) {
-    return {fmt::format("op {}", to_string(a.op)), fmt::format("op {}", to_string(b.op))};
-  }
-  if (a.prescale != b.prescale) {
-    return {fmt::format("prescale {}", a.prescale), fmt::format("prescale {}", b.prescale)};
-  }
-  if (a.postscale != b.postscale) {
-    return {fmt::format("postscale {}", a.postscale), fmt::format("postscale {}", b.postscale)};
-  }
-  if (a.weight.has_value() != b.weight.has_value()) {
-    const auto has = [](const Request& one) { return one.weight ? "a weight" : "no weight"; };
-    return {has(a), has(b)};
+/// What a request has in the field of a difference.
+std::string value_of(const Request& request, const Difference& at) {
+  switch (at.field) {
+    case Field::kNone:
+      return {};
+    case Field::kKind:
+      return std::string(to_string(request.kind));
+    case Field::kProgram:
+      return fmt::format("it as part of {}", request.program);
+    case Field::kTensorCount:
+      return fmt::format("{} tensors", request.tensors.size());
+    case Field::kDType:
+      return fmt::format("dtype {}{}", to_string(request.tensors[at.tensor].dtype),
+                         of_tensor(request, at.tensor));
+    case Field::kShape:
+      return fmt::format("shape {}{}", to_string(request.tensors[at.tensor].shape),
+                         of_tensor(request, at.tensor));
+    case Field::kOp:
+      return fmt::format("op {}", to_string(request.op));
+    case Field::kPrescale:
+      return fmt::format("prescale {}", request.prescale);
+    case Field::kPostscale:
+      return fmt::format("postscale {}", request.postscale);
+    case Field::kWeight:
+      return request.weight ? "a weight" : "no weight";
+    case Field::kRoot:
+      return fmt::format("root {}", request.root);
+    case Field::kCompression:
+      return fmt::format("compression \"{}\"", request.compression);
+    case Field::kDevice:
+      return fmt::format("device {}", device_name(request.device.kind));
   }
   return {};
 }
 
-Difference difference(const Request& a, const Request& b) {
-  if (a.kind != b.kind) return {std::string(to_string(a.kind)), std::string(to_string(b.kind))};
-  if (!same_program(a, b)) {
-    return {fmt::format("it as part of {}", a.program), fmt::format("it as part of {}", b.program)};
-  }
-  if (Difference found = tensor_difference(a, b); !found.a.empty()) return found;
-  if (traits_of(a.kind).reduces) {
-    if (Difference found = reduction_difference(a, b); !found.a.empty()) return found;
-  }
-  if (traits_of(a.kind).rooted() && a.root != b.root) {
-    return {fmt::format("root {}", a.root), fmt::format("root {}", b.root)};
-  }
-  if (a.compression != b.compression) {
-    return {fmt::format("compression \"{}\"", a.compression),
-            fmt::format("compression \"{}\"", b.compression)};
-  }
-  if (a.device.kind != b.device.kind) {
-    return {fmt::format("device {}", device_name(a.device.kind)),
-            fmt::format("device {}", device_name(b.device.kind))};
-  }
-  return {};
-}
-
-std::string says(const Submitted& who, const std::string& value) {
+std::string says(const Submitted& who, const Difference& at) {
   const std::string& site = who.request.call_site;
-  return fmt::format("rank {} submitted {}{}", who.rank, value,
+  return fmt::format("rank {} submitted {}{}", who.rank, value_of(who.request, at),
                      site.empty() ? std::string() : fmt::format(" ({})", site));
 }
 
@@ -306,10 +306,7 @@ Status with_request(const Status& status, const Request& request) {
 }
 
 bool same_signature(const Request& a, const Request& b) noexcept {
-  return a.kind == b.kind && same_tensors(a, b) &&
-         (!traits_of(a.kind).reduces || same_reduction(a, b)) &&
-         (!traits_of(a.kind).rooted() || a.root == b.root) && a.compression == b.compression &&
-         a.device.kind == b.device.kind && same_program(a, b);
+  return first_difference(a, b).field == Field::kNone;
 }
 
 bool stands_for(const Request& cached, const Request& request) noexcept {
@@ -332,9 +329,9 @@ std::size_t signature_hash(const Request& request) noexcept {
 
 std::string explain_difference(const Submitted& a, const Submitted& b) {
   if (b.rank < a.rank) return explain_difference(b, a);
-  const Difference found = difference(a.request, b.request);
-  if (found.a.empty()) return {};
-  return fmt::format("{}, {}", says(a, found.a), says(b, found.b));
+  const Difference found = first_difference(a.request, b.request);
+  if (found.field == Field::kNone) return {};
+  return fmt::format("{}, {}", says(a, found), says(b, found));
 }
 
 std::string label(Collective kind, const OpKey& key) {
