@@ -107,7 +107,7 @@ Service::Service(ServiceOptions options)
       signal_(options_.signal, *options_.waker),
       timeline_signal_(options_.timeline_signal, *options_.waker, Reason::kTimeline),
       script_(options_.script),
-      watch_(options_.stall_warning, options_.stall_error),
+      watch_(options_.stall_warning, options_.stall_error, now()),
       reporter_(options_.fail) {
   auto socket = DiagnosticsSocket::open(self_);
   if (socket.ok()) {

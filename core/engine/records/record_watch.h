@@ -23,8 +23,9 @@ struct LateRecord {
 /// Looks at the flight recorder from time to time. Threads: one at a time.
 class RecordWatch {
  public:
-  /// A limit of zero is never reached.
-  RecordWatch(Duration warning, Duration error) : warning_(warning), error_(error) {}
+  /// A limit of zero is never reached. It watches from `now` on.
+  RecordWatch(Duration warning, Duration error, TimePoint now)
+      : warning_(warning), error_(error), next_look_(after(now)) {}
 
   /// When look() is due; kForever without limits.
   [[nodiscard]] TimePoint next_look() const noexcept { return next_look_; }
@@ -45,7 +46,7 @@ class RecordWatch {
 
   const Duration warning_;
   const Duration error_;
-  TimePoint next_look_ = after(now());
+  TimePoint next_look_;
   TimePoint warned_{};
   std::unordered_map<std::uint64_t, Told> told_;  // by the number of the record
 };

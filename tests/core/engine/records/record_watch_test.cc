@@ -21,8 +21,8 @@ struct WatchFixture {
   std::vector<LateRecord> look(Duration after) { return watch.look(ring, start + after); }
 
   OperationRing ring;
-  RecordWatch watch{kWarning, kError};
   TimePoint start = now();
+  RecordWatch watch{kWarning, kError, start};
 };
 
 }  // namespace
@@ -82,9 +82,10 @@ TEST_CASE_FIXTURE(WatchFixture, "RecordWatch: messages, join and work in a queue
 }
 
 TEST_CASE("RecordWatch: without limits it is never due") {
-  CHECK(RecordWatch(Duration(0), Duration(0)).next_look() == kForever);
-  CHECK(RecordWatch(kWarning, Duration(0)).next_look() < now() + kWarning);
-  CHECK(RecordWatch(Duration(0), kError).next_look() < now() + kError);
+  const TimePoint start{};
+  CHECK(RecordWatch(Duration(0), Duration(0), start).next_look() == kForever);
+  CHECK(RecordWatch(kWarning, Duration(0), start).next_look() == start + kWarning / 4);
+  CHECK(RecordWatch(Duration(0), kError, start).next_look() == start + seconds(5));
 }
 
 }  // namespace ronde
