@@ -41,20 +41,19 @@ Engine::~Engine() {
   queues_.clear();  // their threads use this object
 }
 
-NegotiatorOptions Engine::negotiation_options(std::vector<int> members) const {
-  NegotiatorOptions negotiation;
-  negotiation.rank = channel_.topology().rank;
+MemberOptions Engine::member_options(std::vector<int> members) const {
+  MemberOptions options;
+  options.rank = channel_.topology().rank;
   for (const int member : members) {
-    negotiation.hosts.push_back(
-        channel_.topology().peers[static_cast<std::size_t>(member)].host_index);
+    options.hosts.push_back(channel_.topology().peers[static_cast<std::size_t>(member)].host_index);
   }
-  negotiation.members = std::move(members);
-  negotiation.cache_capacity = options_.cache_capacity;
-  negotiation.payload_bytes = options_.payload_bytes;
-  negotiation.payloads = options_.payloads;
-  negotiation.stall_warning = options_.stall_warning;
-  negotiation.stall_error = options_.stall_error;
-  return negotiation;
+  options.members = std::move(members);
+  options.cache_capacity = options_.cache_capacity;
+  options.payload_bytes = options_.payload_bytes;
+  options.payloads = options_.payloads;
+  options.stall_warning = options_.stall_warning;
+  options.stall_error = options_.stall_error;
+  return options;
 }
 
 SetQueueOptions Engine::queue_options(SetId id, std::vector<int> members) {
@@ -63,7 +62,7 @@ SetQueueOptions Engine::queue_options(SetId id, std::vector<int> members) {
   queue.fusion_threshold_bytes = options_.fusion_threshold_bytes;
   // A rank alone waits for no other.
   queue.partition_bytes = members.size() == 1 ? 0 : options_.partition_bytes;
-  queue.negotiation = negotiation_options(std::move(members));
+  queue.member = member_options(std::move(members));
   queue.inline_bytes = options_.inline_bytes;
   queue.abort = options_.abort;
   queue.topology = &channel_.topology();
@@ -83,7 +82,7 @@ SetQueueOptions Engine::queue_options(SetId id, std::vector<int> members) {
 void Engine::add_set(SetId id, std::vector<int> members, std::unique_ptr<Executor> executor,
                      std::optional<Duration> stall_error) {
   SetQueueOptions options = queue_options(id, std::move(members));
-  if (stall_error) options.negotiation.stall_error = *stall_error;
+  if (stall_error) options.member.stall_error = *stall_error;
   options.executor = std::move(executor);
   const auto queue = std::make_shared<SetQueue>(std::move(options));
   queues_.add(queue);
@@ -130,7 +129,7 @@ void Engine::declare_blocked(std::span<const OperationPtr> operations, BlockedFl
   // After all submissions so far: they do not count as still to come.
   tasks_.post([this, tickets = std::move(tickets), blocked = std::move(blocked)] {
     for (const SetQueuePtr& queue : queues_.driven()) {
-      queue->negotiator().declare_blocked(tickets, blocked, now());
+      queue->member().declare_blocked(tickets, blocked, now());
     }
   });
 }

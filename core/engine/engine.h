@@ -90,7 +90,7 @@ class Engine {
   Status wait(const OperationPtr& operation, const WaitOptions& options);
 
   /// This rank submits nothing before all of these have ended, as long as `blocked` is true: see
-  /// Negotiator::declare_blocked. Blocks: never.
+  /// Member::declare_blocked. Blocks: never.
   void declare_blocked(std::span<const OperationPtr> operations, BlockedFlag blocked);
 
   /// Starts a send or receive; memory must stay until done. `type`: of the elements; a receive of
@@ -142,7 +142,7 @@ class Engine {
 
  private:
   [[nodiscard]] SetQueueOptions queue_options(SetId id, std::vector<int> members);
-  [[nodiscard]] NegotiatorOptions negotiation_options(std::vector<int> members) const;
+  [[nodiscard]] MemberOptions member_options(std::vector<int> members) const;
   [[nodiscard]] std::string name_missing(const ExchangeId& id);
   void on_clock(int from, std::span<const std::byte> message);
   Status leave_queues(std::vector<SetQueuePtr> queues, WaitOptions options, std::string why);

@@ -102,17 +102,6 @@ struct TickFrame {
   }
 };
 
-/// The tick that is sent next.
-struct NextTick {
-  TickFrame frame;
-  bool is_empty = true;
-
-  TickFrame& open() noexcept {
-    is_empty = false;
-    return frame;
-  }
-};
-
 /// One agreed or failed operation. Exactly one of: cached (slot, no request), full (request, slot
 /// where to cache it or -1), failed (code), joined (last_joined), closed (leaver).
 struct BatchItem {

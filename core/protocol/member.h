@@ -1,100 +1,173 @@
-// One rank in the agreement on a process set: the operations that it has submitted, and the
-// requests that all ranks know by a slot.
+// One rank's part in the agreement on the operations of one process set: a pure state machine.
+// Submissions, frames of other ranks and the time go in. Frames to send and agreed batches come
+// out. The simulator runs thousands of instances of it.
+//
+// The way of a request:
+//
+//   submit()         OwnOperations keeps it. Subtree counts this rank as ready for it.
+//   take_frames()    Once the subtree is ready, TreeSender tells the parent so by a tick.
+//   on_frame(tick)   The parent's Subtree counts its child as ready. At the root all ranks
+//                    are ready then: Coordinator puts the request into a batch.
+//   on_frame(batch)  BatchApplier takes it out of OwnOperations, in the order of the batch.
+//   take_batches()   The engine gets it with its ticket.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
-#include "core/protocol/frames.h"
+#include "core/base/clock.h"
+#include "core/base/status.h"
+#include "core/ports/reduce_kernels.h"
+#include "core/protocol/batch_applier.h"
+#include "core/protocol/coordinator.h"
+#include "core/protocol/inline_payload.h"
+#include "core/protocol/operation_watch.h"
 #include "core/protocol/own_operations.h"
+#include "core/protocol/request.h"
 #include "core/protocol/response_cache.h"
+#include "core/protocol/subtree.h"
+#include "core/protocol/tree.h"
+#include "core/protocol/tree_sender.h"
+#include "core/protocol/wire.h"
 
 namespace ronde {
 
-/// A submission tells the other ranks one of these: a cached operation, a report, or a name that is
-/// in flight.
-struct Announcement {
-  int slot = -1;  ///< Of the cached operation, which needs no report.
-  std::optional<Report> report = {};
-  std::optional<Notice> duplicate = {};
+/// The members of a process set and the limits of their agreement.
+struct MemberOptions {
+  int rank = 0;              ///< This process, as rank of the job.
+  std::vector<int> members;  ///< The job's ranks in the set, ascending; contains `rank`.
+  std::vector<int> hosts;    ///< Host index of each member: shapes the tree.
+  std::size_t cache_capacity = 1024;
+  Duration stall_warning = std::chrono::seconds(60);  ///< Zero means never.
+  Duration stall_error{0};                            ///< Zero means never.
+  /// After which an operation that blocks its rank (see BlocksUntilDone) is checked for a
+  /// deadlock. Zero means never.
+  Duration cycle_watch = std::chrono::seconds(1);
+  /// Small operations of a set on several hosts carry their data with the agreement: a few of each
+  /// tick, of at most so many bytes of all ranks together. 0: never. At most kMaxPayloadBytes.
+  std::size_t payload_bytes = 0;
+  /// Computes their results, at the root. Outlives the member; null: none carries its data.
+  const PayloadReducer* payloads = nullptr;
 };
 
-/// Knows what this rank has submitted. Threads: one at a time.
+/// Takes part in the agreement for one rank.
+/// Threads: one at a time. Never blocks, sleeps, reads clocks or draws random numbers.
 class Member {
  public:
-  /// `members`: the job's ranks in the set, ascending; `rank` is one of them. They outlive it.
-  Member(int rank, const std::vector<int>& members, std::size_t cache_capacity)
-      : rank_(rank), members_(members), cache_(cache_capacity) {}
+  explicit Member(MemberOptions options);
+  ~Member() = default;
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
 
-  [[nodiscard]] int rank() const noexcept { return rank_; }
-  [[nodiscard]] const std::vector<int>& members() const noexcept { return members_; }
-  [[nodiscard]] bool is_member(int rank) const;
+  /// Enters one operation of this rank; it will come out of take_batches() with `ticket` (not 0),
+  /// agreed or failed. A valid Request only. Errors: kDuplicateName: the name is in flight on this
+  /// rank. The operation in flight then fails on all ranks, unless it is agreed, with an error
+  /// naming this rank and both call sites. kStalled: the others have given up this operation
+  /// because this rank was late. It is reported once; the next submission is a new operation.
+  /// kInvalidArgument: after join(), until all have joined.
+  Status submit(const Request& request, std::uint64_t ticket, TimePoint now,
+                InlinePayload payload = {});
 
-  /// As Negotiator::submit and Negotiator::join. `told` gets the facts that other ranks must know,
-  /// also of a duplicate.
-  Status submit(const Request& request, std::uint64_t ticket, TimePoint now, InlinePayload payload,
-                Announcement& told);
+  /// True if submit() of this request should bring this rank's data as payload. Ranks may differ:
+  /// the operation carries its data if all ranks bring theirs, and the root decides that.
+  [[nodiscard]] bool wants_payload(const Request& request) const noexcept;
+
+  /// Reports that this rank has no more data. It counts as ready for every allreduce, with zeros,
+  /// until all have joined. Then a kJoin item comes out with `ticket` (not 0). Any other kind that
+  /// is submitted meanwhile fails on all ranks, naming a rank that has joined. Errors:
+  /// kInvalidArgument where this rank has joined already.
   Status join(std::uint64_t ticket);
 
-  /// The operation is agreed. Moves this rank's ticket and request to `into`; false where this rank
-  /// has not submitted it.
-  bool take(const OpKey& key, Agreed& into);
-  /// As above, for the named operation of a slot.
-  bool take_slot(int slot, Agreed& into);
-  /// The operation failed before this rank has submitted it: its submission gets `status`.
-  void owe(const OpKey& key, const Status& status);
-  /// All ranks have joined. Returns the ticket of this rank's join.
-  std::uint64_t end_join();
-  /// Removes all operations, the join last.
-  std::vector<Agreed> take_all();
+  /// Reports that this rank submits nothing to any set before all of these operations have ended,
+  /// as long as `blocked` is true. Call it only if that is certain. Operations of ranks that block
+  /// each other fail with kMismatch on all of them.
+  void declare_blocked(std::span<const std::uint64_t> tickets, const BlockedFlag& blocked,
+                       TimePoint now);
 
-  /// This rank's operation, by name or number; null where it is not in flight.
-  [[nodiscard]] const OwnOperation* in_flight(const OpKey& key) const;
-  [[nodiscard]] bool has_joined() const noexcept { return join_ticket_ != 0; }
-  /// True if this rank has submitted the operation or takes part with zeros.
-  [[nodiscard]] bool takes_part(const OpKey& key) const;
-  /// Operations that are in flight, a join included.
-  [[nodiscard]] std::size_t pending() const noexcept {
-    return own_.size() + (has_joined() ? 1 : 0);
+  /// Ends this rank's part in the set. Earlier agreements hold. Every other operation of the set,
+  /// pending or submitted later on any rank, fails with kRankFailure "rank N has left the job" and
+  /// the first 512 bytes of `why`. Empty: operations of this rank that are in flight are the
+  /// reason. Frames must still be taken and sent afterwards.
+  void leave(std::string_view why = {});
+  /// True if a rank has left, and this rank knows.
+  [[nodiscard]] bool closed() const noexcept { return !applier_.closed().ok(); }
+  /// `; allreduce "w" waits for it`, with the likely cause and its remedies: the end of the error
+  /// of an operation that a rank's leave has failed. Only once closed().
+  [[nodiscard]] std::string waits_for_leaver(const Request& request) const {
+    return applier_.waits_for_leaver(request);
   }
-  /// This rank's facts about operations that wait: its own, or that it lacks them.
-  [[nodiscard]] std::vector<StallFact> facts(const std::vector<OpKey>& keys, TimePoint now) const;
-  /// `it has not waited for allreduce "w"`, of the oldest operation of this rank that is in flight;
-  /// empty if there is none.
-  [[nodiscard]] std::string describe_not_awaited() const;
 
-  /// The operations in flight.
-  [[nodiscard]] OwnOperations& own() noexcept { return own_; }
-  [[nodiscard]] const OwnOperations& own() const noexcept { return own_; }
-  /// Changed by agreed batches alone.
-  [[nodiscard]] ResponseCache& cache() noexcept { return cache_; }
-  [[nodiscard]] const ResponseCache& cache() const noexcept { return cache_; }
+  /// True if this rank is the coordinator: the one that makes batches.
+  [[nodiscard]] bool coordinates() const noexcept { return node_.is_root(); }
+  /// Lets all ranks run `bundles` more paced bundles, by a batch of their own or with the next
+  /// agreement. Coordinator only; does nothing once the set is closed.
+  void release(std::uint32_t bundles) {
+    if (coordinator_) coordinator_->release(bundles);
+  }
+
+  /// Notifies all ranks, in the agreed order, that the next device work of another set comes now;
+  /// `set` is that set's name for them. Coordinator only; does nothing once the set is closed.
+  void order_launch(std::uint64_t set) {
+    if (coordinator_) coordinator_->order_launch(set);
+  }
+
+  /// Takes in one frame that another member of this set sent.
+  /// Errors: kInvalidArgument where the frame is malformed or out of protocol; state is unchanged.
+  Status on_frame(int from, std::span<const std::byte> frame, TimePoint now);
+
+  /// Lets stall warnings and errors come due. Call at next_deadline() at the latest.
+  void on_time(TimePoint now);
+  /// When on_time has something to do; kForever where nothing is pending.
+  [[nodiscard]] TimePoint next_deadline() const { return watch_.next_deadline(); }
+
+  /// Appends frames to send to `out`, in order. Cheap when there are none. Submissions since the
+  /// last call travel together.
+  void take_frames(std::vector<OutFrame>& out);
+  /// Appends batches agreed since the last call, in the agreed order.
+  void take_batches(std::vector<Batch>& out);
+  /// Appends warnings for people (stalled operations: name, missing ranks, seconds).
+  void take_warnings(std::vector<std::string>& out);
+
+  /// Operations of this rank that are not agreed yet, a join included.
+  [[nodiscard]] std::size_t pending() const noexcept {
+    return own_.size() + (own_.has_joined() ? 1 : 0);
+  }
+  /// Their names and the members that this rank knows to be missing: for dumps.
+  [[nodiscard]] std::vector<std::string> describe_pending() const;
+  [[nodiscard]] AgreementStats stats() const noexcept;
 
  private:
-  Status submit_otherwise(const Request& request, std::uint64_t ticket, TimePoint now,
-                          InlinePayload payload, Announcement& told);
-  Status refuse_duplicate(const OwnOperation& in_flight, const Request& again, const OpKey& key,
-                          Announcement& told) const;
-  /// A named operation that is cached in `slot`: told by a bit if it has nothing to add.
-  void tell_known(const Request& request, int slot, InlinePayload payload,
-                  Announcement& told) const;
-  [[nodiscard]] Report report_of(const Request& request, const OpKey& key, int slot,
-                                 InlinePayload payload) const;
-  /// Puts this rank's weight into its report; one that is not allowed fails the operation.
-  void add_weight(const Request& request, const OpKey& key, Report& report) const;
+  Status from_child(int source, TimePoint now);
+  Status from_parent(FrameKind kind, std::span<const std::byte> frame, TimePoint now);
+  void agree();
+  void leave(int rank, std::string_view why);
+  // Questions about operations that do not end: see operation_watch.h.
+  [[nodiscard]] Status check_facts(const TickFrame& tick, int source) const;
+  void note(const Overdue& overdue, TimePoint now);
+  void start_query(TimePoint now);
+  void answer(const QueryFrame& query, TimePoint now);
+  void after_answer(TimePoint now);
+  void judge(std::vector<StallFact> facts, TimePoint now);
 
-  const int rank_;
-  const std::vector<int>& members_;
+  const MemberOptions options_;
+  const TreeNode node_;
+  const bool spans_hosts_;
   ResponseCache cache_;
   OwnOperations own_;
-  std::uint64_t unnamed_ = 0;      // unnamed submissions since the last join
-  std::uint64_t join_ticket_ = 0;  // not 0: this rank has joined
-  /// The errors of operations that failed before this rank had submitted them.
-  std::unordered_map<OpKey, Status, OpKeyHash> owed_;
+  TreeSender sender_;
+  Subtree subtree_;
+  OperationWatch watch_;
+  BatchApplier applier_;
+  std::optional<Coordinator> coordinator_;  // the root's
+  FrameReader reader_;
+  std::vector<std::string> warnings_;
+  // This rank's data since frames were taken last.
+  std::size_t payload_bytes_ = 0;
+  std::size_t payloads_ = 0;
 };
 
 }  // namespace ronde

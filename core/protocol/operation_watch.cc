@@ -85,7 +85,7 @@ void OperationWatch::add_blocking(TimePoint now, std::vector<Overdue>& found) {
   cycle_deadline_ = kForever;
   std::optional<OpKey> oldest;
   std::uint64_t ticket = 0;
-  std::as_const(own_).for_each([&](const OpKey& key, const OwnOperation& operation) {
+  own_.for_each([&](const OpKey& key, const OwnOperation& operation) {
     if (operation.request.blocks == BlocksUntilDone::kNothing) return;
     if (operation.submitted <= checked_) return;
     const TimePoint due = operation.submitted + limits_.cycle;
@@ -104,7 +104,7 @@ std::vector<Overdue> OperationWatch::declare_blocked(std::span<const std::uint64
                                                      const BlockedFlag& blocked) {
   std::vector<Overdue> waiting;
   std::unordered_map<std::uint64_t, BlockedFlag> declared;  // of what is still in flight
-  std::as_const(own_).for_each([&](const OpKey& key, const OwnOperation& operation) {
+  own_.for_each([&](const OpKey& key, const OwnOperation& operation) {
     if (const auto before = declared_.find(operation.ticket); before != declared_.end()) {
       declared.insert(*before);
     }
@@ -145,7 +145,7 @@ BlockedRank OperationWatch::blocked_here(const OpKey& lacking,
   BlockedRank blocked;
   std::uint64_t ticket = 0;
   std::vector<OpKey> others;
-  std::as_const(own_).for_each([&](const OpKey& key, const OwnOperation& operation) {
+  own_.for_each([&](const OpKey& key, const OwnOperation& operation) {
     if (!blocks(operation, lacking)) return;
     if (!contains(asked, key) && others.size() < kMostOthers) others.push_back(key);
     if (ticket != 0 && ticket < operation.ticket) return;

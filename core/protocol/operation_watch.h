@@ -51,7 +51,7 @@ class OperationWatch {
   [[nodiscard]] TimePoint next_deadline() const noexcept {
     return own_.size() == 0 ? kForever : std::min(late_deadline_, cycle_deadline_);
   }
-  /// As Negotiator::declare_blocked. Returns the operations to ask about.
+  /// As Member::declare_blocked. Returns the operations to ask about.
   std::vector<Overdue> declare_blocked(std::span<const std::uint64_t> tickets,
                                        const BlockedFlag& blocked);
 

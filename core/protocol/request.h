@@ -139,6 +139,15 @@ struct Batch {
   std::vector<std::uint64_t> launches;
 };
 
+/// Counts of the agreement, for tests, doctor and metrics.
+struct AgreementStats {
+  std::uint64_t cached_agreements = 0;
+  std::uint64_t full_agreements = 0;
+  std::uint64_t frames_sent = 0;
+  std::uint64_t evictions = 0;
+  std::uint64_t payloads = 0;  ///< Agreements that brought their result with them.
+};
+
 /// Requests are shared between cache, reports and frames; they never change once shared.
 using RequestPtr = std::shared_ptr<const Request>;
 

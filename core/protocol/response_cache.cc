@@ -24,11 +24,13 @@ void set_bit(std::vector<std::uint64_t>& words, int slot, bool value) {
 ResponseCache::ResponseCache(std::size_t capacity) : capacity_(std::min(capacity, kMaxCapacity)) {}
 
 int ResponseCache::find(const std::string& name) const {
+  if (name.empty()) return -1;
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? -1 : found->second;
 }
 
-int ResponseCache::find_unnamed(const Request& request) const {
+int ResponseCache::find(const Request& request) const {
+  if (!request.name.empty()) return find(request.name);
   const auto [begin, end] = by_signature_.equal_range(signature_hash(request));
   for (auto it = begin; it != end; ++it) {
     const Request& cached = *at(it->second);
@@ -62,38 +64,32 @@ void ResponseCache::forget_before(std::uint64_t acked) {
 int ResponseCache::choose(const Request& request,
                           const std::function<bool(int slot)>& evictable) const {
   if (capacity_ == 0) return -1;
-  if (!request.name.empty()) {
-    if (const int own = find(request.name); own >= 0) return own;
-  }
+  if (const int own = find(request.name); own >= 0) return own;
   if (slots_.size() < capacity_) return static_cast<int>(slots_.size());
-  for (int slot = oldest_; slot >= 0; slot = slots_[static_cast<std::size_t>(slot)].newer) {
-    if (evictable(slot)) return slot;
-  }
-  return -1;
+  const auto slot = std::ranges::find_if(by_use_, evictable);
+  return slot == by_use_.end() ? -1 : *slot;
 }
 
 bool ResponseCache::assign(int slot, RequestPtr request, std::uint64_t sequence) {
   const auto position = static_cast<std::size_t>(slot);
   bool evicts = false;
   if (position == slots_.size()) {
-    slots_.emplace_back();
+    slots_.emplace_back().place = by_use_.insert(by_use_.end(), slot);
   } else {
     evicts =
         slots_[position].request->name.empty() || slots_[position].request->name != request->name;
     retire(slot, sequence);
-    unlink(slot);
   }
   slots_[position].request = std::move(request);
   slots_[position].since = sequence;
-  slots_[position].used = ++uses_;
   last_change_ = sequence;
   index(slot);
-  link_newest(slot);
+  use(slot);
   return evicts;
 }
 
 std::uint64_t ResponseCache::last_use(const Request& request) const {
-  const int slot = request.name.empty() ? find_unnamed(request) : find(request.name);
+  const int slot = find(request);
   return slot < 0 ? 0 : slots_[static_cast<std::size_t>(slot)].used;
 }
 
@@ -105,10 +101,13 @@ bool ResponseCache::used_after(const Request& a, const Request& b) const {
 
 void ResponseCache::touch(int slot) {
   knows_order_ = true;
-  slots_[static_cast<std::size_t>(slot)].used = ++uses_;
-  if (newest_ == slot) return;
-  unlink(slot);
-  link_newest(slot);
+  use(slot);
+}
+
+void ResponseCache::use(int slot) {
+  Slot& used = slots_[static_cast<std::size_t>(slot)];
+  used.used = ++uses_;
+  by_use_.splice(by_use_.end(), by_use_, used.place);
 }
 
 void ResponseCache::retire(int slot, std::uint64_t sequence) {
@@ -133,29 +132,6 @@ void ResponseCache::index(int slot) {
   }
   set_bit(named_, slot, named && !request.weight);
   set_bit(allreduces_, slot, named && traits_of(request.kind).outlives_join);
-}
-
-void ResponseCache::link_newest(int slot) {
-  Slot& linked = slots_[static_cast<std::size_t>(slot)];
-  linked.newer = -1;
-  linked.older = newest_;
-  if (newest_ >= 0) slots_[static_cast<std::size_t>(newest_)].newer = slot;
-  newest_ = slot;
-  if (oldest_ < 0) oldest_ = slot;
-}
-
-void ResponseCache::unlink(int slot) {
-  const Slot& linked = slots_[static_cast<std::size_t>(slot)];
-  if (linked.newer >= 0) {
-    slots_[static_cast<std::size_t>(linked.newer)].older = linked.older;
-  } else {
-    newest_ = linked.older;
-  }
-  if (linked.older >= 0) {
-    slots_[static_cast<std::size_t>(linked.older)].newer = linked.newer;
-  } else {
-    oldest_ = linked.newer;
-  }
 }
 
 }  // namespace ronde

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -30,11 +31,11 @@ class ResponseCache {
  public:
   explicit ResponseCache(std::size_t capacity);
 
-  /// The slot of a named operation, or -1.
+  /// The slot of a named operation, or -1, as for an empty name.
   [[nodiscard]] int find(const std::string& name) const;
-  /// A slot that holds an unnamed operation of this signature and call site, or -1. Errors name the
-  /// call site, so it must be the same.
-  [[nodiscard]] int find_unnamed(const Request& request) const;
+  /// The slot of an operation, or -1. Unnamed: one that holds this signature and call site. Errors
+  /// name the call site, so it must be the same.
+  [[nodiscard]] int find(const Request& request) const;
 
   /// The content of a slot; null if it is empty or beyond the last one.
   [[nodiscard]] const RequestPtr& at(int slot) const noexcept;
@@ -75,10 +76,9 @@ class ResponseCache {
  private:
   struct Slot {
     RequestPtr request;
-    std::uint64_t since = 0;  // the batch that put it there
-    std::uint64_t used = 0;   // counts the uses of all slots
-    int newer = -1;           // neighbours in order of use
-    int older = -1;
+    std::uint64_t since = 0;         // the batch that put it there
+    std::uint64_t used = 0;          // counts the uses of all slots
+    std::list<int>::iterator place;  // in `by_use_`
   };
   struct Former {
     int slot;
@@ -89,8 +89,7 @@ class ResponseCache {
 
   void retire(int slot, std::uint64_t sequence);
   void index(int slot);
-  void link_newest(int slot);
-  void unlink(int slot);
+  void use(int slot);
 
   const std::size_t capacity_;
   std::vector<Slot> slots_;
@@ -102,8 +101,7 @@ class ResponseCache {
   std::uint64_t last_change_ = 0;
   std::uint64_t uses_ = 0;
   bool knows_order_ = false;
-  int newest_ = -1;
-  int oldest_ = -1;
+  std::list<int> by_use_;  // all slots, the least recently used first
 };
 
 }  // namespace ronde

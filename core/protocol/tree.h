@@ -1,6 +1,8 @@
 // The links along which frames of one process set travel. They depend on members and hosts alone.
 #pragma once
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 namespace ronde {
@@ -11,6 +13,16 @@ struct TreePlace {
   std::vector<int> children;  ///< Ascending.
 
   [[nodiscard]] bool is_root() const noexcept { return parent < 0; }
+};
+
+/// One rank of a process set, in the tree of all its members.
+struct TreeNode : TreePlace {
+  int rank = 0;
+  std::span<const int> members;  ///< Ascending; contains `rank`. They outlive it.
+
+  [[nodiscard]] bool is_member(int of_job) const {
+    return std::binary_search(members.begin(), members.end(), of_job);
+  }
 };
 
 /// The place of `rank`. On a host, all members are children of its lowest one. These leaders form a

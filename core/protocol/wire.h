@@ -1,5 +1,5 @@
 // Frames as bytes, in the wire codec: each frame names its fields in frames.h. The reader checks
-// the range of every value. The negotiator checks what depends on its state.
+// the range of every value. Each receiver checks what depends on its state.
 #pragma once
 
 #include <cstddef>

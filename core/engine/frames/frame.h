@@ -14,7 +14,7 @@
 #include "core/base/status.h"
 #include "core/base/wire_codec.h"
 #include "core/ports/control_channel.h"
-#include "core/protocol/negotiator.h"
+#include "core/protocol/frames.h"
 
 namespace ronde {
 

@@ -92,7 +92,7 @@ std::shared_ptr<const std::atomic<bool>> Membership::leave(std::vector<SetQueueP
                                                            std::string why) {
   auto left = std::make_shared<std::atomic<bool>>(false);
   tasks_.post([this, queues = std::move(queues), left, why = std::move(why)] {
-    for (const SetQueuePtr& queue : queues) queue->negotiator().leave(now(), why);
+    for (const SetQueuePtr& queue : queues) queue->member().leave(why);
     left->store(true);
     tasks_.notify_callers();
   });

@@ -14,7 +14,7 @@
 
 #include "core/base/status.h"
 #include "core/engine/queues/operation.h"
-#include "core/protocol/negotiator.h"
+#include "core/protocol/frames.h"
 
 namespace ronde {
 

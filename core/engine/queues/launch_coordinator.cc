@@ -27,7 +27,7 @@ void LaunchCoordinator::order(int coordinator, SetId id) {
 void LaunchCoordinator::order_early() {
   SetQueue* const global = queues_.driven(kGlobalSet);
   if (global == nullptr || early_.empty()) return;
-  for (const std::uint64_t set : early_) global->negotiator().order_launch(set);
+  for (const std::uint64_t set : early_) global->member().order_launch(set);
   early_.clear();
   ordered_ = true;
 }

@@ -52,7 +52,7 @@ Status Queues::start(const SetQueuePtr& queue) {
   const auto early = early_.extract(queue->id());
   if (early.empty()) return first;
   for (const auto& [from, payload] : early.mapped()) {
-    const Status status = queue->negotiator().on_frame(from, payload, now());
+    const Status status = queue->member().on_frame(from, payload, now());
     if (first.ok()) first = status;
   }
   return first;
@@ -64,7 +64,7 @@ void Queues::stop(const SetQueuePtr& queue) {
 }
 
 Status Queues::on_frame(int from, SetId id, std::span<const std::byte> payload) {
-  if (SetQueue* const queue = driven(id)) return queue->negotiator().on_frame(from, payload, now());
+  if (SetQueue* const queue = driven(id)) return queue->member().on_frame(from, payload, now());
   if (!stopped_.contains(id)) {  // the sender has added the set before this rank has
     early_[id].emplace_back(from, std::vector<std::byte>(payload.begin(), payload.end()));
   }
@@ -81,20 +81,20 @@ bool Queues::come_due() {
   if (next_deadline_ == kForever) return false;
   const TimePoint time = now();
   if (time < next_deadline_) return false;
-  for (const SetQueuePtr& queue : driven_) queue->negotiator().on_time(time);
+  for (const SetQueuePtr& queue : driven_) queue->member().on_time(time);
   return true;
 }
 
 void Queues::update_deadline() {
   next_deadline_ = kForever;
   for (const SetQueuePtr& queue : driven_) {
-    next_deadline_ = std::min(next_deadline_, queue->negotiator().next_deadline());
+    next_deadline_ = std::min(next_deadline_, queue->member().next_deadline());
   }
 }
 
 void Queues::send_negotiations() {
   for (const SetQueuePtr& queue : driven_) {
-    queue->negotiator().take_frames(sender_.frames());
+    queue->member().take_frames(sender_.frames());
     sender_.send(EnginePart::kNegotiation, static_cast<std::uint64_t>(queue->id()));
   }
 }
@@ -134,8 +134,7 @@ void Queues::fail_pending(const Status& reason) {
 std::vector<std::string> Queues::describe_pending() const {
   std::vector<std::string> lines;
   for (const SetQueuePtr& queue : driven_) {
-    for (std::string& line : queue->negotiator().describe_pending())
-      lines.push_back(std::move(line));
+    for (std::string& line : queue->member().describe_pending()) lines.push_back(std::move(line));
   }
   return lines;
 }

@@ -49,7 +49,7 @@ class Queues {
   [[nodiscard]] SetQueue* driven(SetId id) const;
 
   /// A frame of another rank's negotiation of a set. It is kept for a set that is not started yet.
-  /// Errors: as Negotiator::on_frame.
+  /// Errors: as Member::on_frame.
   Status on_frame(int from, SetId id, std::span<const std::byte> payload);
   /// Gives device work its place.
   [[nodiscard]] LaunchCoordinator& launches() noexcept { return launches_; }

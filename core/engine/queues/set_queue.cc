@@ -18,15 +18,13 @@ bool breaks_group(Code code) {
 }  // namespace
 
 SetQueue::SetQueue(SetQueueOptions options)
-    : options_(std::move(options)),
-      negotiator_(options_.negotiation),
-      bundles_(bundle_options(options_)) {}
+    : options_(std::move(options)), member_(options_.member), bundles_(bundle_options(options_)) {}
 
 BundleQueueOptions SetQueue::bundle_options(SetQueueOptions& options) {
   return {
       .id = options.id,
-      .members = options.negotiation.members.size(),
-      .coordinates = negotiator_.coordinates(),
+      .members = options.member.members.size(),
+      .coordinates = member_.coordinates(),
       .partition_bytes = options.partition_bytes,
       .inline_bytes = options.inline_bytes,
       .launches = options.launches,
@@ -52,10 +50,10 @@ void SetQueue::submit(const OperationPtr& operation, TimePoint now) {
         operation->label(), operation->negotiation_event(),
         {.collective = request.kind, .bytes = operation->input_bytes(), .at_ns = to_ns(now)});
   }
-  const Status status = request.kind == Collective::kJoin
-                            ? negotiator_.join(operation->ticket(), now)
-                            : negotiator_.submit(request, operation->ticket(), now,
-                                                 payload_of(operation->submission()));
+  const Status status =
+      request.kind == Collective::kJoin
+          ? member_.join(operation->ticket())
+          : member_.submit(request, operation->ticket(), now, payload_of(operation->submission()));
   if (status.ok()) {
     unagreed_.emplace(operation->ticket(), operation);
   } else {
@@ -68,8 +66,8 @@ void SetQueue::submit(const OperationPtr& operation, TimePoint now) {
 InlinePayload SetQueue::payload_of(const Submission& submission) const {
   InlinePayload payload;
   const Request& request = submission.request;
-  if (!negotiator_.wants_payload(request)) return payload;
-  const int rank = options_.negotiation.rank;
+  if (!member_.wants_payload(request)) return payload;
+  const int rank = options_.member.rank;
   payload.whole = true;
   if (!puts_payload_in(request, rank)) return payload;
   payload.ranks = {rank};
@@ -83,19 +81,19 @@ InlinePayload SetQueue::payload_of(const Submission& submission) const {
 
 void SetQueue::take_warnings(std::vector<QueueWarning>& out) {
   std::vector<std::string> texts;
-  negotiator_.take_warnings(texts);
+  member_.take_warnings(texts);
   if (!texts.empty()) options_.meter->warned(texts.size());
-  for (std::string& text : texts) out.push_back({std::move(text), negotiator_.coordinates()});
+  for (std::string& text : texts) out.push_back({std::move(text), member_.coordinates()});
 }
 
 bool SetQueue::collect_agreed() {
   do {
-    negotiator_.take_batches(batches_);
-    if (!batches_.empty()) options_.meter->negotiated(metered_, negotiator_.stats());
+    member_.take_batches(batches_);
+    if (!batches_.empty()) options_.meter->negotiated(metered_, member_.stats());
     for (Batch& batch : batches_) collect_batch(batch);
     batches_.clear();
   } while (pace());
-  if (negotiator_.closed() && !closed()) {
+  if (member_.closed() && !closed()) {
     bundles_.open();
     closed_.store(true, std::memory_order_release);
     options_.role->notify_callers();  // callers in leave() wait for it, even without an operation
@@ -105,9 +103,9 @@ bool SetQueue::collect_agreed() {
 
 /// The coordinator lets more paced bundles run on all ranks; true if it did.
 bool SetQueue::pace() {
-  if (!negotiator_.coordinates() || negotiator_.closed()) return false;
+  if (!member_.coordinates() || member_.closed()) return false;
   const std::uint32_t more = bundles_.pace();
-  if (more > 0) negotiator_.release(more);
+  if (more > 0) member_.release(more);
   return more > 0;
 }
 
@@ -148,13 +146,13 @@ void SetQueue::finish_without_work(const Batch& batch, std::vector<OperationPtr>
 
 /// The result of an operation that the negotiation ended with `status`.
 Status SetQueue::outcome(const Status& status, const Request& request) const {
-  const bool left = status.code() == Code::kRankFailure && negotiator_.closed();
+  const bool left = status.code() == Code::kRankFailure && member_.closed();
   if (!left) return status;
   if (removed_.load(std::memory_order_acquire)) {
     return {Code::kAborted, "the process set was removed before all its ranks submitted this"};
   }
   const Status who = located(status);
-  return Status(who.code(), who.message() + negotiator_.waits_for_leaver(request))
+  return Status(who.code(), who.message() + member_.waits_for_leaver(request))
       .about(who.failed_rank().value_or(FailedRank()));
 }
 

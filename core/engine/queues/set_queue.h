@@ -19,13 +19,13 @@
 #include "core/engine/records/meter.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/topology.h"
-#include "core/protocol/negotiator.h"
+#include "core/protocol/member.h"
 
 namespace ronde {
 
 struct SetQueueOptions {
   SetId id = kGlobalSet;
-  NegotiatorOptions negotiation;
+  MemberOptions member;
   std::size_t fusion_threshold_bytes = 0;
   std::size_t partition_bytes = 0;  ///< Larger bundles are cut; 0: never. The same on all ranks.
   std::size_t inline_bytes = 0;
@@ -65,9 +65,9 @@ class SetQueue {
 
   /// Enters one operation of this rank.
   void submit(const OperationPtr& operation, TimePoint now);
-  /// The set's negotiation. Frames, deadlines and notices of this rank go there directly.
-  [[nodiscard]] Negotiator& negotiator() noexcept { return negotiator_; }
-  /// As Negotiator::take_warnings, and counts them.
+  /// This rank as a member of the set. Frames, deadlines and notices go there directly.
+  [[nodiscard]] Member& member() noexcept { return member_; }
+  /// As Member::take_warnings, and counts them.
   void take_warnings(std::vector<QueueWarning>& out);
   /// Takes over the batches agreed since the last call; true if run_agreed() has work. The
   /// coordinator releases paced bundles here, so frames may have to be sent after it.
@@ -86,9 +86,7 @@ class SetQueue {
   void fail_pending(const Status& reason);
 
   [[nodiscard]] SetId id() const noexcept { return options_.id; }
-  [[nodiscard]] const std::vector<int>& members() const noexcept {
-    return options_.negotiation.members;
-  }
+  [[nodiscard]] const std::vector<int>& members() const noexcept { return options_.member.members; }
   /// True if the queue's own thread has work. Threads: any.
   [[nodiscard]] bool executing() const { return bundles_.executing(); }
   /// True if a rank has left the set, so that nothing is agreed any more. Threads: any.
@@ -127,10 +125,10 @@ class SetQueue {
   // Const after construction.
   SetQueueOptions options_;
   // Driving thread only.
-  Negotiator negotiator_;
+  Member member_;
   std::unordered_map<std::uint64_t, OperationPtr> unagreed_;
   std::vector<Batch> batches_;  // reused
-  NegotiatorStats metered_;
+  AgreementStats metered_;
   // Any thread.
   std::atomic<int> outstanding_{0};
   std::atomic<bool> closed_{false};

@@ -56,7 +56,7 @@ void Meter::ended(const EndedBundle& bundle) noexcept {
   bundle_time_.add(bundle.duration_ns);
 }
 
-void Meter::negotiated(NegotiatorStats& before, const NegotiatorStats& after) noexcept {
+void Meter::negotiated(AgreementStats& before, const AgreementStats& after) noexcept {
   cache_hits_.add(after.cached_agreements - before.cached_agreements);
   cache_misses_.add(after.full_agreements - before.full_agreements);
   cache_evictions_.add(after.evictions - before.evictions);

@@ -8,7 +8,7 @@
 
 #include "core/base/status.h"
 #include "core/engine/records/operation_ring.h"
-#include "core/protocol/negotiator.h"
+#include "core/protocol/request.h"
 
 namespace ronde {
 
@@ -85,7 +85,7 @@ class Meter {
   void ended(const EndedOperation& operation) noexcept;
   void ended(const EndedBundle& bundle) noexcept;
   /// Adds what a queue's negotiation did since `before`, and sets `before` to `after`.
-  void negotiated(NegotiatorStats& before, const NegotiatorStats& after) noexcept;
+  void negotiated(AgreementStats& before, const AgreementStats& after) noexcept;
   void warned(std::uint64_t stalls) noexcept { stall_warnings_.add(stalls); }
 
   /// The time by the steady clock at which the first operation since forget_first() ended well; 0:

@@ -34,9 +34,9 @@ struct EngineParts {
   SetQueueOptions queue_options(SetId id, std::vector<int> members) {
     SetQueueOptions options;
     options.id = id;
-    options.negotiation.rank = channel.topology().rank;
-    options.negotiation.hosts.assign(members.size(), 0);
-    options.negotiation.members = std::move(members);
+    options.member.rank = channel.topology().rank;
+    options.member.hosts.assign(members.size(), 0);
+    options.member.members = std::move(members);
     options.inline_bytes = 1 << 16;
     options.executor = std::make_unique<CountingExecutor>(executed);
     options.abort = abort;

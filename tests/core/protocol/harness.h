@@ -1,4 +1,4 @@
-// A small job of negotiators whose frames are delivered at once, and the requests tests submit.
+// A small job of members whose frames are delivered at once, and the requests tests submit.
 #pragma once
 
 #include <algorithm>
@@ -8,26 +8,26 @@
 #include <utility>
 #include <vector>
 
-#include "core/protocol/negotiator.h"
+#include "core/protocol/member.h"
 
 namespace ronde {
 
 /// Ranks 0 .. size-1, `per_host` of them on each host.
 class TestJob {
  public:
-  explicit TestJob(int size, int per_host = 64, NegotiatorOptions options = {}) {
+  explicit TestJob(int size, int per_host = 64, MemberOptions options = {}) {
     for (int rank = 0; rank < size; ++rank) {
       options.members.push_back(rank);
       options.hosts.push_back(rank / per_host);
     }
     for (int rank = 0; rank < size; ++rank) {
       options.rank = rank;
-      ranks_.push_back(std::make_unique<Negotiator>(options));
+      ranks_.push_back(std::make_unique<Member>(options));
     }
   }
 
   [[nodiscard]] int size() const { return static_cast<int>(ranks_.size()); }
-  Negotiator& at(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
+  Member& at(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
 
   /// Delivers frames until there are none; returns how many. Refused ones are counted.
   std::size_t deliver(TimePoint now = {}) {
@@ -72,7 +72,7 @@ class TestJob {
   [[nodiscard]] std::size_t largest_frame() const { return largest_; }
 
  private:
-  std::vector<std::unique_ptr<Negotiator>> ranks_;
+  std::vector<std::unique_ptr<Member>> ranks_;
   std::size_t refused_ = 0;
   std::size_t bytes_ = 0;
   std::size_t largest_ = 0;

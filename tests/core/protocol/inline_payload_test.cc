@@ -64,10 +64,10 @@ TEST_CASE("InlinePayload: a broadcast brings the root's data alone") {
 TEST_CASE("InlinePayload: a rank that has joined takes part with zeros, and is not waited for") {
   TestJob job(5, 2, carrying(1024));
   for (int step = 0; step < 2; ++step) {
-    REQUIRE(job.at(3).join(9, {}).ok());
+    REQUIRE(job.at(3).join(9).ok());
     submit_all(job, allreduce("w"), {3});
     CHECK(result(job) == six(23));
-    for (const int rank : {0, 1, 2, 4}) REQUIRE(job.at(rank).join(9, {}).ok());
+    for (const int rank : {0, 1, 2, 4}) REQUIRE(job.at(rank).join(9).ok());
     job.deliver();
     for (int rank = 0; rank < 5; ++rank) CHECK(job.take(rank).at(0).last_joined >= 0);
   }
@@ -125,7 +125,7 @@ TEST_CASE("InlinePayload: a name submitted twice is an error, and its next use c
 }
 
 TEST_CASE("InlinePayload: an operation that waits when its slot is given away keeps its data") {
-  NegotiatorOptions options = carrying(1024);
+  MemberOptions options = carrying(1024);
   options.cache_capacity = 1;
   TestJob job(3, 1, options);
   submit_all(job, allreduce("w"));
@@ -142,7 +142,7 @@ TEST_CASE("InlinePayload: a rank that leaves fails what waits with data") {
   TestJob job(3, 1, carrying(1024));
   submit_all(job, allreduce("w"), {2});
   job.deliver();
-  job.at(2).leave({}, "done");
+  job.at(2).leave("done");
   job.deliver();
   for (const int rank : {0, 1}) {
     CHECK(job.take(rank).at(0).status.code() == Code::kRankFailure);

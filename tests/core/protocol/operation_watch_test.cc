@@ -18,7 +18,9 @@ TimePoint at(int second) { return TimePoint{} + seconds(second); }
 
 /// Rank 0, which warns after 10 s, gives up after 30 s and looks for cycles after one.
 struct Watched {
-  OwnOperations own;
+  const TreeNode node;
+  const ResponseCache cache{0};
+  OwnOperations own{node, cache};
   OperationWatch watch{0, {.warning = seconds(10), .error = seconds(30), .cycle = seconds(1)}, own};
 
   void submit(const std::string& name, int second,
@@ -26,7 +28,8 @@ struct Watched {
     Request request;
     request.name = name;
     request.blocks = blocks;
-    own.add({name, 0}, own.size() + 1, request, at(second));
+    Announcement told;
+    REQUIRE(own.submit(request, own.size() + 1, at(second), {}, told).ok());
     watch.submitted(request, at(second));
   }
   /// A query about these, which this rank alone answers.
@@ -140,17 +143,17 @@ namespace {
 /// One rank of three, with the frames of others made by hand.
 struct AskedRank {
   AskedRank(int rank, std::vector<int> hosts)
-      : negotiator({.rank = rank,
-                    .members = {0, 1, 2},
-                    .hosts = std::move(hosts),
-                    .stall_warning = seconds(10),
-                    .stall_error = seconds(30)}) {}
+      : member({.rank = rank,
+                .members = {0, 1, 2},
+                .hosts = std::move(hosts),
+                .stall_warning = seconds(10),
+                .stall_error = seconds(30)}) {}
 
-  void submit(const std::string& name) { REQUIRE(negotiator.submit(allreduce(name), 1, {}).ok()); }
+  void submit(const std::string& name) { REQUIRE(member.submit(allreduce(name), 1, {}).ok()); }
   /// The number of frames that this rank has sent; `last` has the last one.
   std::size_t sent() {
     std::vector<OutFrame> out;
-    negotiator.take_frames(out);
+    member.take_frames(out);
     if (!out.empty()) REQUIRE(last.read(out.back().bytes).ok());
     return out.size();
   }
@@ -158,17 +161,17 @@ struct AskedRank {
   Status take(int from, const Frame& frame, int second) {
     Status status;
     FrameWriter().write(frame, [&](std::span<const std::byte> bytes) {
-      status = negotiator.on_frame(from, bytes, at(second));
+      status = member.on_frame(from, bytes, at(second));
     });
     return status;
   }
   std::vector<std::string> warnings() {
     std::vector<std::string> out;
-    negotiator.take_warnings(out);
+    member.take_warnings(out);
     return out;
   }
 
-  Negotiator negotiator;
+  Member member;
   FrameReader last;
 };
 
@@ -184,7 +187,7 @@ TickFrame answer_to(std::uint64_t query, const std::string& name, int missing) {
 TEST_CASE("Overdue operations: the root asks its children, and warns all when they have answered") {
   AskedRank root(0, {0, 0, 0});
   root.submit("w");
-  root.negotiator.on_time(at(10));
+  root.member.on_time(at(10));
   REQUIRE(root.sent() == 2);
   REQUIRE(root.last.query.keys == std::vector<OpKey>{{"w", 0}});
   const std::uint64_t query = root.last.query.query;
@@ -204,12 +207,12 @@ TEST_CASE("Overdue operations: the root asks its children, and warns all when th
 TEST_CASE("Overdue operations: one beyond the limit of errors fails") {
   AskedRank root(0, {0, 0, 0});
   root.submit("w");
-  root.negotiator.on_time(at(30));
+  root.member.on_time(at(30));
   root.sent();
   const std::uint64_t query = root.last.query.query;
   for (const int child : {1, 2}) REQUIRE(root.take(child, answer_to(query, "w", child), 30).ok());
   std::vector<Batch> batches;
-  root.negotiator.take_batches(batches);
+  root.member.take_batches(batches);
   REQUIRE(batches.size() == 1);
   REQUIRE(batches[0].items.size() == 1);
   CHECK(batches[0].items[0].status.code() == Code::kStalled);
@@ -218,7 +221,7 @@ TEST_CASE("Overdue operations: one beyond the limit of errors fails") {
 TEST_CASE("Overdue operations: another rank reports them, and joins its children's answers") {
   AskedRank inner(1, {0, 1, 1});
   inner.submit("w");
-  inner.negotiator.on_time(at(10));
+  inner.member.on_time(at(10));
   TickFrame reports;
   reports.overdue = {{{"v", 0}, false, false}};
   REQUIRE(inner.take(2, reports, 10).ok());

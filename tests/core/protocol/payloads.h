@@ -41,10 +41,10 @@ inline InlinePayload payload_of(const Request& request, int rank, float value) {
   return payload;
 }
 
-/// Options of negotiators whose operations carry up to `bytes` of all ranks together.
-inline NegotiatorOptions carrying(std::size_t bytes) {
+/// Options of members whose operations carry up to `bytes` of all ranks together.
+inline MemberOptions carrying(std::size_t bytes) {
   static const AddingReducer reducer;
-  NegotiatorOptions options;
+  MemberOptions options;
   options.payload_bytes = bytes;
   options.payloads = &reducer;
   return options;

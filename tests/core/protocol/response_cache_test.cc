@@ -19,11 +19,11 @@ TEST_CASE("ResponseCache: finds named requests by name and unnamed ones by signa
   CHECK_FALSE(cache.assign(1, shared(allreduce("", {5})), 2));
   CHECK(cache.find("a") == 0);
   CHECK(cache.find("b") == -1);
-  CHECK(cache.find_unnamed(allreduce("", {5})) == 1);
-  CHECK(cache.find_unnamed(allreduce("", {6})) == -1);
+  CHECK(cache.find(allreduce("", {5})) == 1);
+  CHECK(cache.find(allreduce("", {6})) == -1);
   Request elsewhere = allreduce("", {5});
   elsewhere.call_site = "train.py:7";
-  CHECK(cache.find_unnamed(elsewhere) == -1);
+  CHECK(cache.find(elsewhere) == -1);
   CHECK(cache.at(0)->name == "a");
   CHECK(cache.at(2) == nullptr);
   CHECK(cache.at(-1) == nullptr);

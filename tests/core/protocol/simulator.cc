@@ -16,14 +16,14 @@ std::string name_of(const Request& request) { return request.name.empty() ? "#" 
 Simulator::Simulator(SimulatorOptions options)
     : options_(std::move(options)), random_(options_.seed), ranks_(options_.members.size()) {
   for (std::size_t member = 0; member < ranks_.size(); ++member) {
-    NegotiatorOptions negotiator;
-    negotiator.rank = options_.members[member];
-    negotiator.members = options_.members;
-    negotiator.hosts = options_.hosts;
-    negotiator.cache_capacity = options_.cache_capacity;
-    negotiator.payload_bytes = options_.payload_bytes;
-    negotiator.payloads = carrying(0).payloads;
-    ranks_[member].negotiator = std::make_unique<Negotiator>(negotiator);
+    MemberOptions each;
+    each.rank = options_.members[member];
+    each.members = options_.members;
+    each.hosts = options_.hosts;
+    each.cache_capacity = options_.cache_capacity;
+    each.payload_bytes = options_.payload_bytes;
+    each.payloads = carrying(0).payloads;
+    ranks_[member].member = std::make_unique<Member>(each);
   }
 }
 
@@ -112,16 +112,16 @@ void Simulator::act(std::size_t member) {
     if (action.join) {
       rank.joined = true;
       rank.in_flight[ticket] = {action, 0};
-      if (!rank.negotiator->join(ticket, {}).ok()) violate(member, "join refused");
+      if (!rank.member->join(ticket).ok()) violate(member, "join refused");
       continue;
     }
     rank.in_flight[ticket] = {action, ++rank.submitted[name_of(action.request)]};
     InlinePayload payload = bring(member, action, rank.in_flight[ticket].instance);
-    if (!rank.negotiator->submit(action.request, ticket, {}, std::move(payload)).ok()) {
+    if (!rank.member->submit(action.request, ticket, {}, std::move(payload)).ok()) {
       violate(member, "submit refused");
     }
     if (action.twice &&
-        rank.negotiator->submit(action.request, 999, {}).code() != Code::kDuplicateName) {
+        rank.member->submit(action.request, 999, {}).code() != Code::kDuplicateName) {
       violate(member, "a doubled name was not refused");
     }
   }
@@ -132,7 +132,7 @@ void Simulator::act(std::size_t member) {
 InlinePayload Simulator::bring(std::size_t member, const Action& action, std::size_t instance) {
   Rank& rank = ranks_[member];
   Brought& brought = brought_[{rank.epoch, name_of(action.request), instance}];
-  if (!rank.negotiator->wants_payload(action.request) || pick(16) == 0) {
+  if (!rank.member->wants_payload(action.request) || pick(16) == 0) {
     brought.by_all = false;
     return {};
   }
@@ -160,13 +160,13 @@ void Simulator::deliver(const Link& link) {
   ++ranks_[link.second].frames;
   if (options_.disturb) disturb(link.second, frame);
   const Status status =
-      ranks_[link.second].negotiator->on_frame(options_.members[link.first], frame, {});
+      ranks_[link.second].member->on_frame(options_.members[link.first], frame, {});
   if (!status.ok()) violate(link.second, "frame refused: " + status.message());
   if (pick(3) != 0 || frames.empty()) collect(link.second);  // else: several frames at once
 }
 
 void Simulator::disturb(std::size_t to, const std::vector<std::byte>& frame) {
-  Negotiator& receiver = *ranks_[to].negotiator;
+  Member& receiver = *ranks_[to].member;
   const auto part = std::span<const std::byte>(frame).first(pick(frame.size()));
   for (std::size_t from = 0; from < ranks_.size(); ++from) {
     if (receiver.on_frame(options_.members[from], part, {}).ok()) {
@@ -182,8 +182,8 @@ void Simulator::disturb(std::size_t to, const std::vector<std::byte>& frame) {
 bool Simulator::release() {
   for (std::size_t member = 0; member < ranks_.size(); ++member) {
     Rank& rank = ranks_[member];
-    if (rank.dead || !rank.negotiator->coordinates() || rank.order.paced() == 0) continue;
-    rank.negotiator->release(static_cast<std::uint32_t>(1 + pick(rank.order.paced())));
+    if (rank.dead || !rank.member->coordinates() || rank.order.paced() == 0) continue;
+    rank.member->release(static_cast<std::uint32_t>(1 + pick(rank.order.paced())));
     collect(member);
     return true;
   }
@@ -212,11 +212,11 @@ void Simulator::collect(std::size_t member) {
   std::vector<OutFrame> frames;
   std::vector<Batch> batches;
   if (pick(2) == 0) {
-    rank.negotiator->take_batches(batches);
-    rank.negotiator->take_frames(frames);
+    rank.member->take_batches(batches);
+    rank.member->take_frames(frames);
   } else {
-    rank.negotiator->take_frames(frames);
-    rank.negotiator->take_batches(batches);
+    rank.member->take_frames(frames);
+    rank.member->take_batches(batches);
   }
   rank.frames += frames.size();
   for (OutFrame& frame : frames) {
@@ -299,7 +299,7 @@ void Simulator::check_order(std::size_t member) {
 
 bool Simulator::finished() const {
   return std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
-    return rank.plan.empty() && rank.in_flight.empty() && rank.negotiator->pending() == 0 &&
+    return rank.plan.empty() && rank.in_flight.empty() && rank.member->pending() == 0 &&
            rank.log == order_ && rank.order.empty();
   });
 }

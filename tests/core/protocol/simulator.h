@@ -1,4 +1,4 @@
-// A deterministic world for the negotiators of one process set: links with random delays (in order
+// A deterministic world for the members of one process set: links with random delays (in order
 // per link, in any order between links), ranks that submit when chance says so, ranks that die.
 // After every event it checks what must always hold; the same seed gives the same run.
 #pragma once
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/engine/queues/run_order.h"
-#include "core/protocol/negotiator.h"
+#include "core/protocol/member.h"
 
 namespace ronde {
 
@@ -82,7 +82,7 @@ class Simulator {
   [[nodiscard]] const std::vector<std::string>& ran(std::size_t member) const {
     return ranks_[member].ran;
   }
-  [[nodiscard]] Negotiator& negotiator(std::size_t member) { return *ranks_[member].negotiator; }
+  [[nodiscard]] Member& at(std::size_t member) { return *ranks_[member].member; }
   /// Frames that the member has sent and received.
   [[nodiscard]] std::size_t frames(std::size_t member) const { return ranks_[member].frames; }
   [[nodiscard]] std::size_t size() const { return ranks_.size(); }
@@ -100,7 +100,7 @@ class Simulator {
     std::size_t instance = 0;
   };
   struct Rank {
-    std::unique_ptr<Negotiator> negotiator;
+    std::unique_ptr<Member> member;
     std::deque<Action> plan;
     std::map<std::uint64_t, InFlight> in_flight;   // by ticket
     std::map<std::string, std::size_t> submitted;  // by name: how often, in this epoch

@@ -18,8 +18,8 @@ void pass_to(TestJob& job, int second) {
   job.deliver(at_second(second));
 }
 
-NegotiatorOptions limits(int warning, int error) {
-  NegotiatorOptions options;
+MemberOptions limits(int warning, int error) {
+  MemberOptions options;
   options.stall_warning = seconds(warning);
   options.stall_error = seconds(error);
   return options;
@@ -93,7 +93,7 @@ TEST_CASE("Stall watch: nothing pending means no deadline, and none fires while 
 
 TEST_CASE("Stall watch: ranks that have joined are not missing") {
   TestJob job(3);
-  REQUIRE(job.at(2).join(1, at_second(0)).ok());
+  REQUIRE(job.at(2).join(1).ok());
   REQUIRE(job.at(0).submit(allreduce("w"), 2, at_second(0)).ok());
   job.deliver();
   pass_to(job, 60);

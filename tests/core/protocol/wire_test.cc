@@ -215,7 +215,7 @@ TEST_CASE("Wire: a truncated frame is refused at every length") {
   }
 }
 
-TEST_CASE("Wire: mutated frames of any rank never harm a negotiator") {
+TEST_CASE("Wire: mutated frames of any rank never harm a member") {
   std::mt19937_64 random(11);
   std::size_t accepted = 0;
   for (int round = 0; round < 60; ++round) {

@@ -95,7 +95,7 @@ TEST_CASE_FIXTURE(SetQueueFixture, "SetQueue: a rank's failure names its host, a
 TEST_CASE_FIXTURE(SetQueueFixture, "SetQueue: it is closed once a rank has left it") {
   const auto queue = add_queue(0, {0, 1});
   const auto operation = submit(queue, test::sum_of("w", values));
-  queue->negotiator().leave(now(), "done");
+  queue->member().leave("done");
   CHECK_FALSE(queue->collect_agreed());
   CHECK(queue->closed());
   CHECK(operation->status().code() == Code::kRankFailure);

@@ -63,8 +63,8 @@ TEST_CASE("Meter: an operation that failed counts as an error, and has no latenc
 
 TEST_CASE("Meter: queues add what their negotiations have done since they were last counted") {
   Meter meter;
-  NegotiatorStats first;
-  NegotiatorStats second;
+  AgreementStats first;
+  AgreementStats second;
   meter.negotiated(first, {.cached_agreements = 3, .full_agreements = 1});
   meter.negotiated(second, {.cached_agreements = 10});
   meter.negotiated(first,

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "core/protocol/negotiator.h"
+#include "core/protocol/member.h"
 #include "tests/core/protocol/meeting.h"
 
 namespace ronde {
@@ -19,8 +19,7 @@ Request weighted(std::string name, double weight) {
 
 }  // namespace
 
-TEST_CASE(
-    "Negotiator: the weights of all ranks are added, cached or not, and change at each step") {
+TEST_CASE("Member: the weights of all ranks are added, cached or not, and change at each step") {
   for (const std::string name : {"w", ""}) {
     TestJob job(5, 2);
     for (int step = 0; step < 4; ++step) {
@@ -41,17 +40,16 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("Negotiator: a joined rank has no weight") {
+TEST_CASE("Member: a joined rank has no weight") {
   TestJob job(3);
-  REQUIRE(job.at(1).join(9, {}).ok());
+  REQUIRE(job.at(1).join(9).ok());
   REQUIRE(job.at(0).submit(weighted("w", 2), 1, {}).ok());
   REQUIRE(job.at(2).submit(weighted("w", 3), 1, {}).ok());
   job.deliver();
   for (int rank = 0; rank < 3; ++rank) CHECK(job.take(rank).at(0).weights == 5);
 }
 
-TEST_CASE(
-    "Negotiator: weights that are not allowed are an error on all ranks, and the job goes on") {
+TEST_CASE("Member: weights that are not allowed are an error on all ranks, and the job goes on") {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   TestJob job(3, 2);
@@ -72,7 +70,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("Negotiator: a weight on some ranks only is one error") {
+TEST_CASE("Member: a weight on some ranks only is one error") {
   CHECK(mismatch(weighted("w", 1), [](Request& r) { r.weight.reset(); }) ==
         "allreduce \"w\": rank 0 submitted a weight (train.py:10), rank 1 submitted no weight "
         "(train.py:10)");

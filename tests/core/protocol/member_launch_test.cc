@@ -5,12 +5,12 @@
 
 namespace ronde {
 
-TEST_CASE("Negotiator: launches of other sets reach all ranks in one order, until a rank leaves") {
+TEST_CASE("Member: launches of other sets reach all ranks in one order, until a rank leaves") {
   TestJob job(3);
   job.at(0).order_launch(7);
   job.at(0).order_launch(9);
   job.deliver();
-  job.at(1).leave({});
+  job.at(1).leave();
   job.deliver();
   job.at(0).order_launch(7);
   job.deliver();

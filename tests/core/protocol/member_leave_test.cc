@@ -14,13 +14,13 @@ Request summed(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("Negotiator: once a rank has left, pending and later operations fail naming it") {
+TEST_CASE("Member: once a rank has left, pending and later operations fail naming it") {
   for (int leaver = 0; leaver < 5; ++leaver) {
     TestJob job(5, 2);
     const int waiting = (leaver + 1) % 5;
     REQUIRE(job.at(waiting).submit(summed("w"), 9, {}).ok());
     job.deliver();
-    job.at(leaver).leave({});
+    job.at(leaver).leave();
     job.deliver();
     const auto items = job.take(waiting);
     REQUIRE(items.size() == 1);
@@ -30,16 +30,16 @@ TEST_CASE("Negotiator: once a rank has left, pending and later operations fail n
     for (int rank = 0; rank < 5; ++rank) {
       CHECK(job.at(rank).closed());
       CHECK(job.at(rank).submit(summed("v"), 1, {}).code() == Code::kRankFailure);
-      CHECK(job.at(rank).join(2, {}).code() == Code::kRankFailure);
+      CHECK(job.at(rank).join(2).code() == Code::kRankFailure);
     }
   }
 }
 
-TEST_CASE("Negotiator: why a rank leaves is told to all, cut where it is long") {
+TEST_CASE("Member: why a rank leaves is told to all, cut where it is long") {
   for (const int leaver : {0, 4}) {
     for (const std::size_t length : {std::size_t{20}, std::size_t{100'000}}) {
       TestJob job(5, 2);
-      job.at(leaver).leave({}, std::string(length, 'w'));
+      job.at(leaver).leave(std::string(length, 'w'));
       job.deliver();
       for (int rank = 0; rank < 5; ++rank) {
         const Status status = job.at(rank).submit(summed("v"), 1, {});
@@ -50,11 +50,11 @@ TEST_CASE("Negotiator: why a rank leaves is told to all, cut where it is long") 
   }
 }
 
-TEST_CASE("Negotiator: what was complete before a rank left is agreed on all ranks") {
+TEST_CASE("Member: what was complete before a rank left is agreed on all ranks") {
   TestJob job(2);
   REQUIRE(job.at(0).submit(summed("w"), 1, {}).ok());
   REQUIRE(job.at(1).submit(summed("w"), 1, {}).ok());
-  job.at(1).leave({});
+  job.at(1).leave();
   job.deliver();
   for (int rank = 0; rank < 2; ++rank) {
     const auto items = job.take(rank);
@@ -63,10 +63,10 @@ TEST_CASE("Negotiator: what was complete before a rank left is agreed on all ran
   }
 }
 
-TEST_CASE("Negotiator: a join that waits fails when a rank leaves, and all may leave at once") {
+TEST_CASE("Member: a join that waits fails when a rank leaves, and all may leave at once") {
   TestJob job(3);
-  REQUIRE(job.at(0).join(4, {}).ok());
-  for (int rank = 0; rank < 3; ++rank) job.at(rank).leave({});
+  REQUIRE(job.at(0).join(4).ok());
+  for (int rank = 0; rank < 3; ++rank) job.at(rank).leave();
   job.deliver();
   const auto items = job.take(0);
   REQUIRE(items.size() == 1);
@@ -75,11 +75,11 @@ TEST_CASE("Negotiator: a join that waits fails when a rank leaves, and all may l
   for (int rank = 0; rank < 3; ++rank) CHECK(job.at(rank).closed());
 }
 
-TEST_CASE("Negotiator: an operation that waits for a rank that left names it, and a likely cause") {
+TEST_CASE("Member: an operation that waits for a rank that left names it, and a likely cause") {
   TestJob job(3);
   for (int rank = 0; rank < 3; ++rank) REQUIRE(job.at(rank).submit(allreduce("w"), 1, {}).ok());
   job.deliver();
-  job.at(1).leave({});
+  job.at(1).leave();
   job.deliver();
   const std::string known = job.at(0).waits_for_leaver(allreduce("w"));
   CHECK(
@@ -93,14 +93,13 @@ TEST_CASE("Negotiator: an operation that waits for a rank that left names it, an
         "; join (train.py:10) waits for it. All ranks must call join() before they leave");
 }
 
-TEST_CASE(
-    "Negotiator: a rank that leaves with a reason, or in the middle, has not run out of data") {
+TEST_CASE("Member: a rank that leaves with a reason, or in the middle, has not run out of data") {
   for (const bool in_flight : {false, true}) {
     TestJob job(2);
     for (int rank = 0; rank < 2; ++rank) REQUIRE(job.at(rank).submit(allreduce("w"), 1, {}).ok());
     job.deliver();
     if (in_flight) REQUIRE(job.at(1).submit(allreduce("v"), 2, {}).ok());
-    job.at(1).leave({}, in_flight ? "" : "ValueError: no data");
+    job.at(1).leave(in_flight ? "" : "ValueError: no data");
     job.deliver();
     CHECK(job.at(0).waits_for_leaver(allreduce("w")) ==
           "; allreduce \"w\" (train.py:10) waits for it");

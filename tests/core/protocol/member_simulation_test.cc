@@ -158,7 +158,7 @@ TEST_CASE("Simulation: changing shapes and a small cache evict without a wrong a
     simulator.run();
     check(simulator);
     CHECK(count(simulator.log(0), Code::kOk) == 8 * 13);
-    evictions += simulator.negotiator(0).stats().evictions;
+    evictions += simulator.at(0).stats().evictions;
   }
   CHECK(evictions > worlds());
 }

@@ -1,4 +1,4 @@
-#include "core/protocol/aggregator.h"
+#include "core/protocol/subtree.h"
 
 #include <fmt/format.h>
 
@@ -20,9 +20,25 @@ void for_each_slot(std::size_t word, std::uint64_t bits, const Visit& visit) {
   }
 }
 
+/// As above, of all words of a tick.
+template <typename Visit>
+void for_each_slot(const TickFrame& tick, const Visit& visit) {
+  for (std::size_t i = 0; i < tick.words.size(); ++i) {
+    for_each_slot(tick.first_word + i, tick.words[i], visit);
+  }
+}
+
+std::vector<int> source_ranks(const TreeNode& node) {
+  std::vector<int> ranks = {node.rank};
+  ranks.insert(ranks.end(), node.children.begin(), node.children.end());
+  return ranks;
+}
+
 std::uint64_t word_at(std::span<const std::uint64_t> words, std::size_t word) noexcept {
   return word < words.size() ? words[word] : 0;
 }
+
+constexpr int kSelf = 0;  // the source number of this rank
 
 std::size_t index(int number) noexcept { return static_cast<std::size_t>(number); }
 
@@ -70,22 +86,153 @@ void Completed::clear() {
   reports.clear();
 }
 
-Aggregator::Aggregator(std::vector<int> ranks, const ResponseCache& cache)
-    : ranks_(std::move(ranks)),
+Subtree::Subtree(const TreeNode& node, const ResponseCache& cache, TreeSender& sender)
+    : node_(node),
       cache_(cache),
+      sender_(sender),
+      ranks_(source_ranks(node)),
       ready_(ranks_.size()),
       weights_(ranks_.size()),
-      joined_(ranks_.size(), false) {}
+      joined_(ranks_.size(), false),
+      acked_(ranks_.size(), 0) {}
 
-void Aggregator::grow(std::size_t words) {
+// This rank.
+
+void Subtree::add(Announcement&& told) {
+  if (told.duplicate) return add_notice(kSelf, *told.duplicate);
+  if (told.report) {
+    add_report(kSelf, std::move(*told.report));
+  } else {
+    add_bit(kSelf, told.slot);
+  }
+  report_completed();
+}
+
+void Subtree::join() {
+  add_join(kSelf, node_.rank);
+  report_completed();
+}
+
+// Ticks of children.
+
+Status Subtree::check(const TickFrame& tick, int source, std::uint64_t applied) const {
+  if (tick.acked > applied || tick.acked < acked_[index(source)]) {
+    return out_of_protocol(fmt::format("acknowledges batch {} of {}", tick.acked, applied));
+  }
+  RONDE_RETURN_IF_ERROR(check_bits(tick));
+  for (const Report& report : tick.reports) {
+    RONDE_RETURN_IF_ERROR(check_report(report, tick.acked));
+  }
+  if (tick.last_joined >= 0 && (!node_.is_member(tick.last_joined) || joined_[index(source)])) {
+    return out_of_protocol("a join of a rank outside the set, or a second one");
+  }
+  if (tick.leaver >= 0 && !node_.is_member(tick.leaver)) {
+    return out_of_protocol("a rank outside the set leaves");
+  }
+  return {};
+}
+
+Status Subtree::check_bits(const TickFrame& tick) const {
+  const auto named = cache_.named();
+  if (tick.first_word > named.size() || tick.words.size() > named.size() - tick.first_word) {
+    return tick.words.empty() ? Status() : out_of_protocol("bits beyond the cache");
+  }
+  bool known = true;
+  if (cache_.last_change() <= tick.acked) {
+    for (std::size_t i = 0; i < tick.words.size(); ++i) {
+      known = known && (tick.words[i] & ~named[tick.first_word + i]) == 0;
+    }
+  } else {
+    for_each_slot(tick, [&](int slot) {
+      const RequestPtr cached = cache_.at(slot, tick.acked);
+      known = known && cached != nullptr && !cached->name.empty() && !cached->weight;
+    });
+  }
+  return known ? Status() : out_of_protocol("a bit for a slot that holds no named request");
+}
+
+Status Subtree::check_report(const Report& report, std::uint64_t acked) const {
+  if (!node_.is_member(report.rank)) return out_of_protocol("a report of a rank outside the set");
+  if (report.slot < 0) return check_payload(report.payload, *report.request, node_.members);
+  const RequestPtr cached = cache_.at(report.slot, acked);
+  if (!may_name_slot(cached, report.ordinal)) {
+    return out_of_protocol(fmt::format("slot {} holds no such request", report.slot));
+  }
+  return check_payload(report.payload, *cached, node_.members);
+}
+
+void Subtree::take(TickFrame& tick, int source) {
+  acked_[index(source)] = tick.acked;
+  if (cache_.last_change() <= tick.acked && failed_.empty()) {
+    add_words(source, tick.first_word, tick.words);
+  } else {
+    take_bits_one_by_one(tick, source);
+  }
+  for (Report& report : tick.reports) {
+    if (report.slot >= 0) report.request = cache_.at(report.slot, tick.acked);
+    if (!has_failed_since(report.key(), tick.acked)) add_report(source, std::move(report));
+  }
+  for (const Notice& notice : tick.notices) add_notice(source, notice);
+  if (tick.last_joined >= 0) add_join(source, tick.last_joined);
+  report_completed();
+}
+
+void Subtree::take_bits_one_by_one(const TickFrame& tick, int source) {
+  for_each_slot(tick, [&](int slot) {
+    RequestPtr meant = cache_.at(slot, tick.acked);
+    if (has_failed_since({meant->name, 0}, tick.acked)) return;
+    if (meant == cache_.at(slot)) return add_bit(source, slot);
+    Report report;
+    report.rank = ranks_[index(source)];
+    report.request = std::move(meant);
+    add_report(source, std::move(report));
+  });
+}
+
+bool Subtree::has_failed_since(const OpKey& key, std::uint64_t acked) const {
+  if (failed_.empty()) return false;
+  const auto found = failed_.find(key);
+  return found != failed_.end() && found->second > acked;
+}
+
+std::uint64_t Subtree::forget_acked(std::uint64_t applied) {
+  std::uint64_t slowest = applied;
+  for (std::size_t source = 1; source < acked_.size(); ++source) {
+    if (!joined_[source]) slowest = std::min(slowest, acked_[source]);
+  }
+  std::erase_if(failed_, [&](const auto& entry) { return entry.second <= slowest; });
+  return slowest;
+}
+
+void Subtree::report_completed() {
+  if (node_.is_root()) return;
+  for (const std::int32_t entry : completed_.order) {
+    TickFrame& tick = sender_.tick();
+    if (entry < 0) {
+      Report& report = completed_.reports[index(-1 - entry)];
+      if (report.slot >= 0 && cache_.at(report.slot) != report.request) report.slot = -1;
+      tick.reports.push_back(std::move(report));
+      continue;
+    }
+    if (tick.words.size() <= word_of(entry)) tick.words.resize(word_of(entry) + 1);
+    tick.words[word_of(entry)] |= mask_of(entry);
+  }
+  completed_.clear();
+  if (all_joined() && !std::exchange(reported_join_, true)) {
+    sender_.tick().last_joined = last_joined_;
+  }
+}
+
+// Bits.
+
+void Subtree::grow(std::size_t words) {
   if (done_.size() >= words) return;
   done_.resize(words);
   mixed_.resize(words);
   for (auto& ready : ready_) ready.resize(words);
 }
 
-void Aggregator::add_words(int source, std::size_t first_word,
-                           std::span<const std::uint64_t> words) {
+void Subtree::add_words(int source, std::size_t first_word, std::span<const std::uint64_t> words) {
   if (words.empty()) return;  // then first_word may be anything
   grow(first_word + words.size());
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -99,12 +246,12 @@ void Aggregator::add_words(int source, std::size_t first_word,
   }
 }
 
-void Aggregator::add_bit(int source, int slot) {
+void Subtree::add_bit(int source, int slot) {
   const std::uint64_t word = mask_of(slot);
   add_words(source, word_of(slot), {&word, 1});
 }
 
-void Aggregator::complete_word(std::size_t word) {
+void Subtree::complete_word(std::size_t word) {
   std::uint64_t all = ~std::uint64_t{0};
   std::uint64_t any = 0;
   for (std::size_t source = 0; source < ready_.size(); ++source) {
@@ -120,7 +267,7 @@ void Aggregator::complete_word(std::size_t word) {
   });
 }
 
-Report Aggregator::report_of_bit(std::size_t source, int slot) const {
+Report Subtree::report_of_bit(std::size_t source, int slot) const {
   Report report;
   report.slot = slot;
   report.rank = ranks_[source];
@@ -129,7 +276,7 @@ Report Aggregator::report_of_bit(std::size_t source, int slot) const {
   return report;
 }
 
-Report Aggregator::weighted_sum(int slot) const {
+Report Subtree::weighted_sum(int slot) const {
   Report sum;
   for (std::size_t source = 0; source < ranks_.size(); ++source) {
     if (!bit(ready_[source], slot)) continue;
@@ -140,7 +287,7 @@ Report Aggregator::weighted_sum(int slot) const {
   return sum;
 }
 
-bool Aggregator::add_weight(int source, const Report& report) {
+bool Subtree::add_weight(int source, const Report& report) {
   const int slot = report.slot;
   if (slot < 0 || report.ordinal != 0 || report.code != Code::kOk || !report.request->weight ||
       report.request != cache_.at(slot) || bit(mixed_, slot)) {
@@ -154,25 +301,26 @@ bool Aggregator::add_weight(int source, const Report& report) {
   return true;
 }
 
-void Aggregator::add_report(int source, Report report) {
+// Entries.
+
+void Subtree::add_report(int source, Report report) {
   if (add_weight(source, report)) return;
   Entry& entry = open(report.key());
   if (entry.seen[index(source)]) return;
   merge(entry, index(source), std::move(report));
-  check(entry);
+  complete(entry);
 }
 
-Aggregator::Entry& Aggregator::open(const OpKey& key) {
+Subtree::Entry& Subtree::open(const OpKey& key) {
   const auto [found, is_new] = entries_.try_emplace(key);
   Entry& entry = found->second;
   if (!is_new) return entry;
   entry.seen.resize(ranks_.size());
-  if (key.name.empty()) return entry;
   if (const int slot = cache_.find(key.name); slot >= 0) absorb(slot, entry);
   return entry;
 }
 
-void Aggregator::absorb(int slot, Entry& entry) {
+void Subtree::absorb(int slot, Entry& entry) {
   grow(word_of(slot) + 1);
   for (std::size_t source = 0; source < ranks_.size(); ++source) {
     if (bit(ready_[source], slot)) merge(entry, source, report_of_bit(source, slot));
@@ -182,7 +330,7 @@ void Aggregator::absorb(int slot, Entry& entry) {
   mixed_[word_of(slot)] |= mask_of(slot);
 }
 
-void Aggregator::merge(Entry& entry, std::size_t source, Report report) {
+void Subtree::merge(Entry& entry, std::size_t source, Report report) {
   entry.seen[source] = true;
   if (entry.count++ == 0) {
     entry.merged = std::move(report);
@@ -199,7 +347,7 @@ void Aggregator::merge(Entry& entry, std::size_t source, Report report) {
   }
 }
 
-void Aggregator::check(Entry& entry) {
+void Subtree::complete(Entry& entry) {
   if (entry.complete || entry.count + joined_count_ < ranks_.size()) return;
   for (std::size_t source = 0; source < ranks_.size(); ++source) {
     if (entry.seen[source]) continue;
@@ -214,43 +362,45 @@ void Aggregator::check(Entry& entry) {
   completed_.add(entry.merged);
 }
 
-NoticeResult Aggregator::add_notice(int source, const Notice& notice) {
+void Subtree::add_notice(int source, const Notice& notice) {
   auto found = entries_.find(notice.key);
   if (found == entries_.end()) {
-    const int slot = notice.key.name.empty() ? -1 : cache_.find(notice.key.name);
-    if (slot < 0 || !bit(ready_[index(source)], slot)) return NoticeResult::kStale;
+    const int slot = cache_.find(notice.key.name);
+    if (slot < 0 || !bit(ready_[index(source)], slot)) return;
     open(notice.key);
     found = entries_.find(notice.key);
   }
   Entry& entry = found->second;
-  if (!entry.seen[index(source)]) return NoticeResult::kStale;
-  if (entry.complete) return amend_completed(notice);
-  if (entry.merged.code == Code::kOk) {
+  if (!entry.seen[index(source)]) return;
+  if (entry.complete) {
+    if (!amend_completed(notice) && !node_.is_root()) sender_.tick().notices.push_back(notice);
+  } else if (entry.merged.code == Code::kOk) {
     entry.merged.code = Code::kDuplicateName;
     entry.merged.message = notice.message;
   }
-  return NoticeResult::kAttached;
 }
 
-NoticeResult Aggregator::amend_completed(const Notice& notice) {
+bool Subtree::amend_completed(const Notice& notice) {
   for (std::int32_t& entry : completed_.order) {
     if (entry >= 0 && cache_.at(entry)->name == notice.key.name) {
       completed_.reports.push_back(report_of_bit(0, entry));
       entry = -static_cast<std::int32_t>(completed_.reports.size());
     }
     if (entry >= 0) continue;
-    Report& report = completed_.reports[static_cast<std::size_t>(-1 - entry)];
+    Report& report = completed_.reports[index(-1 - entry)];
     if (!(report.key() == notice.key)) continue;
     if (report.code == Code::kOk) {
       report.code = Code::kDuplicateName;
       report.message = notice.message;
     }
-    return NoticeResult::kAttached;
+    return true;
   }
-  return NoticeResult::kForwarded;
+  return false;
 }
 
-void Aggregator::join(int source, int last_rank) {
+// Joins.
+
+void Subtree::add_join(int source, int last_rank) {
   if (joined_[index(source)]) return;
   joined_[index(source)] = true;
   ++joined_count_;
@@ -259,10 +409,10 @@ void Aggregator::join(int source, int last_rank) {
     expand_unless_allreduce(word);
     complete_word(word);
   }
-  for (auto& [key, entry] : entries_) check(entry);
+  for (auto& [key, entry] : entries_) complete(entry);
 }
 
-void Aggregator::expand_unless_allreduce(std::size_t word) {
+void Subtree::expand_unless_allreduce(std::size_t word) {
   std::uint64_t any = 0;
   for (const auto& ready : ready_) any |= ready[word];
   for_each_slot(word, any & ~done_[word] & ~word_at(cache_.allreduces(), word), [&](int slot) {
@@ -270,13 +420,17 @@ void Aggregator::expand_unless_allreduce(std::size_t word) {
   });
 }
 
-void Aggregator::leave_join() {
+void Subtree::end_join() {
   joined_.assign(joined_.size(), false);
   joined_count_ = 0;
   last_joined_ = -1;
+  reported_join_ = false;
+  failed_.clear();
 }
 
-void Aggregator::resolve_slot(int slot) {
+// Agreements.
+
+void Subtree::resolve(int slot) {
   if (word_of(slot) >= done_.size()) return;
   if ((mixed_[word_of(slot)] & mask_of(slot)) != 0) {
     entries_.erase({cache_.at(slot)->name, 0});
@@ -285,50 +439,54 @@ void Aggregator::resolve_slot(int slot) {
   clear_bits(slot);
 }
 
-void Aggregator::resolve(const OpKey& key) {
-  const int slot = key.name.empty() ? -1 : cache_.find(key.name);
-  if (slot >= 0) resolve_slot(slot);
+void Subtree::resolve(const OpKey& key) {
+  const int slot = cache_.find(key.name);
+  if (slot >= 0) resolve(slot);
   entries_.erase(key);
 }
 
-void Aggregator::release_slot(int slot) {
+void Subtree::release_slot(int slot) {
   if (word_of(slot) >= done_.size()) return;
   if (has_bits(slot)) open({cache_.at(slot)->name, 0});
   mixed_[word_of(slot)] &= ~mask_of(slot);
 }
 
-bool Aggregator::is_pending(int slot) const {
+bool Subtree::is_pending(int slot) const {
   return word_of(slot) < done_.size() && (bit(mixed_, slot) || has_bits(slot));
 }
 
-bool Aggregator::is_complete(const OpKey& key) const {
+bool Subtree::is_complete(const OpKey& key) const {
   if (const auto found = entries_.find(key); found != entries_.end()) return found->second.complete;
-  const int slot = key.name.empty() ? -1 : cache_.find(key.name);
+  const int slot = cache_.find(key.name);
   return slot >= 0 && bit(done_, slot);
 }
 
-std::uint64_t Aggregator::last_use(const OpKey& key) const {
+std::uint64_t Subtree::last_use(const OpKey& key) const {
   if (const auto found = entries_.find(key); found != entries_.end()) {
     return cache_.last_use(*found->second.merged.request);
   }
-  const int slot = key.name.empty() ? -1 : cache_.find(key.name);
+  const int slot = cache_.find(key.name);
   return slot >= 0 ? cache_.last_use(*cache_.at(slot)) : 0;
 }
 
-bool Aggregator::has(int source, const OpKey& key) const {
-  if (const auto found = entries_.find(key); found != entries_.end()) {
-    return found->second.seen[index(source)];
+std::vector<int> Subtree::lacking(const OpKey& key) const {
+  const auto found = entries_.find(key);
+  const int slot = cache_.find(key.name);
+  std::vector<int> children;
+  for (std::size_t source = 1; source < ranks_.size(); ++source) {
+    const bool has_reported = found != entries_.end() ? found->second.seen[source]
+                                                      : slot >= 0 && bit(ready_[source], slot);
+    if (!has_reported) children.push_back(ranks_[source]);
   }
-  const int slot = key.name.empty() ? -1 : cache_.find(key.name);
-  return slot >= 0 && bit(ready_[index(source)], slot);
+  return children;
 }
 
-bool Aggregator::has_bits(int slot) const {
+bool Subtree::has_bits(int slot) const {
   return std::any_of(ready_.begin(), ready_.end(),
                      [&](const auto& words) { return bit(words, slot); });
 }
 
-void Aggregator::clear_bits(int slot) {
+void Subtree::clear_bits(int slot) {
   for (auto& ready : ready_) ready[word_of(slot)] &= ~mask_of(slot);
   done_[word_of(slot)] &= ~mask_of(slot);
 }
