@@ -73,7 +73,6 @@ SetQueueOptions Engine::queue_options(SetId id, std::vector<int> members) {
   queue.launches = &launch_order_;
   queue.on_device_work = [this, id] { queues_.launches().ask(id); };
   queue.on_launch = [this](std::uint64_t set) { queues_.launches().place(set); };
-  queue.on_paced = [this] { tasks_.wake_driver(); };
   queue.on_left_behind = [this](const Status& why) { membership_.note_left_behind(why); };
   queue.on_broken = [this](const Status& reason) { membership_.fail(reason); };
   return queue;

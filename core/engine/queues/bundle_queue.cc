@@ -19,9 +19,9 @@ BundleQueue::BundleQueue(BundleQueueOptions options)
       worker_(worker_options(std::move(options_.worker))) {}
 
 QueueWorkerOptions BundleQueue::worker_options(QueueWorkerOptions options) {
-  options.paced_ended = [this] {
+  options.paced_ended = [this, role = options.role] {
     paced_ended_.fetch_add(1, std::memory_order_acq_rel);
-    if (options_.coordinates) options_.on_paced();
+    if (options_.coordinates) role->request_step();  // to let more go
   };
   return options;
 }

@@ -29,9 +29,8 @@ struct BundleQueueOptions {
   std::size_t partition_bytes = 0;  ///< Larger bundles are cut; 0: never. The same on all ranks.
   std::size_t inline_bytes = 0;     ///< Larger bundles run in the queue's thread.
   LaunchOrder* launches = nullptr;  ///< Of this process. Outlives the queue.
-  /// Called when device work needs a place, or a paced bundle has ended: see SetQueueOptions.
+  /// Called when device work needs a place: see SetQueueOptions.
   std::function<void()> on_device_work;
-  std::function<void()> on_paced;
   QueueWorkerOptions worker;  ///< All but `paced_ended`.
 };
 

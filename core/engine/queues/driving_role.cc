@@ -78,6 +78,15 @@ bool DrivingRole::may_sleep(Sleeper who) {
   return true;
 }
 
+void DrivingRole::request_step() {
+  std::optional<Sleeper> sleeper;
+  {
+    MutexLock lock(mutex_);
+    sleeper = add_task(false);
+  }
+  wake(sleeper);
+}
+
 void DrivingRole::wake_sleeper() {
   std::optional<Sleeper> who;
   {

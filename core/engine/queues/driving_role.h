@@ -51,6 +51,8 @@ class DrivingRole {
   /// Names the driving thread as the one that a task must wake. False where it must not sleep, as
   /// tasks wait. Threads: the driving thread.
   [[nodiscard]] bool may_sleep(Sleeper who) RONDE_EXCLUDES(mutex_);
+  /// Has the driving thread take a step, although there is no task.
+  void request_step() RONDE_EXCLUDES(mutex_);
   /// Wakes the thread that sleeps until there are tasks, if any.
   void wake_sleeper() RONDE_EXCLUDES(mutex_);
   /// Wakes callers that wait: their predicates may have become true.

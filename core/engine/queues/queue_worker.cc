@@ -57,7 +57,7 @@ void QueueWorker::execute(QueuedBundle& bundle) {
       options_.finish(operation, with_request(operation->tensors_status(), request), ended);
     }
   }
-  options_.bundle_ended();
+  options_.role->notify_callers();
   if (bundle.paced && options_.paced_ended) options_.paced_ended();
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/base/abort.h"
 #include "core/base/mutex.h"
+#include "core/engine/queues/driving_role.h"
 #include "core/engine/queues/fusion.h"
 #include "core/engine/queues/operation.h"
 #include "core/ports/executor.h"
@@ -24,9 +25,8 @@ struct QueueWorkerOptions {
   std::shared_ptr<AbortToken> abort;
   OperationRing* records = nullptr;  ///< Outlives it.
   Meter* meter = nullptr;            ///< Outlives it; may be null.
+  DrivingRole* role = nullptr;       ///< Notified of each bundle that ended. Outlives it.
   FinishOperation finish;
-  /// Called once the operations of a bundle have finished, in the executing thread.
-  std::function<void()> bundle_ended = [] {};
   /// Called after each paced bundle, in the executing thread. May be empty.
   std::function<void()> paced_ended = {};
 };

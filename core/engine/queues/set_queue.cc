@@ -21,25 +21,23 @@ SetQueue::SetQueue(SetQueueOptions options)
     : options_(std::move(options)), member_(options_.member), bundles_(bundle_options(options_)) {}
 
 BundleQueueOptions SetQueue::bundle_options(SetQueueOptions& options) {
-  return {
-      .id = options.id,
-      .members = options.member.members.size(),
-      .coordinates = member_.coordinates(),
-      .partition_bytes = options.partition_bytes,
-      .inline_bytes = options.inline_bytes,
-      .launches = options.launches,
-      .on_device_work = options.on_device_work,
-      .on_paced = options.on_paced,
-      .worker = {.executor = std::move(options.executor),
-                 .abort = options.abort,
-                 .records = options.records,
-                 .meter = options.meter,
-                 .finish =
-                     [this](const OperationPtr& operation, const Status& status, TimePoint when) {
+  return {.id = options.id,
+          .members = options.member.members.size(),
+          .coordinates = member_.coordinates(),
+          .partition_bytes = options.partition_bytes,
+          .inline_bytes = options.inline_bytes,
+          .launches = options.launches,
+          .on_device_work = options.on_device_work,
+          .worker = {.executor = std::move(options.executor),
+                     .abort = options.abort,
+                     .records = options.records,
+                     .meter = options.meter,
+                     .role = options.role,
+                     .finish = [this](const OperationPtr& operation, const Status& status,
+                                      TimePoint when) {
                        if (breaks_group(status.code())) options_.on_broken(status);
                        end(operation, status, when);
-                     },
-                 .bundle_ended = [this] { options_.role->notify_callers(); }}};
+                     }}};
 }
 
 void SetQueue::submit(const OperationPtr& operation, TimePoint now) {

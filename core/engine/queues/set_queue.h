@@ -37,8 +37,6 @@ struct SetQueueOptions {
   Meter* meter = nullptr;               ///< Outlives it.
   LaunchOrder* launches = nullptr;      ///< Of this process. Outlives it.
   DrivingRole* role = nullptr;          ///< Notified of each operation that ended. Outlives it.
-  /// Called when the driving thread must take a step to release more partitions. Threads: any.
-  std::function<void()> on_paced;
   /// Called when an operation has ended because of a rank that died or left; quick.
   std::function<void(const Status&)> on_left_behind;
   /// This rank coordinates the set, which is not the global one. Its next device work needs a place

@@ -42,8 +42,6 @@ void TaskQueue::post(std::function<void()> call) {
   put({nullptr, nullptr, std::move(call)}, false);
 }
 
-void TaskQueue::wake_driver() { put({}, false); }
-
 void TaskQueue::put(Task&& task, bool caller_waits) {
   std::optional<Sleeper> sleeper;
   {

@@ -34,8 +34,6 @@ class TaskQueue {
   void notify_callers() { role_.notify_callers(); }
   /// Has the driving thread make a call. Blocks: never.
   void post(std::function<void()> call);
-  /// Has the driving thread take a step, although there is no task.
-  void wake_driver();
 
   /// Runs all tasks that wait; false where there are none. Once the job is broken, operations fail.
   /// Threads: the driving thread.

@@ -48,7 +48,6 @@ struct EngineParts {
     options.on_broken = [this](const Status& reason) { membership.fail(reason); };
     options.on_device_work = [this, id] { queues.launches().ask(id); };
     options.on_launch = [this](std::uint64_t set) { queues.launches().place(set); };
-    options.on_paced = [this] { tasks.wake_driver(); };
     return options;
   }
   /// A queue that is known and started.

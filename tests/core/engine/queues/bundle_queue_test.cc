@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/ports/executor.h"
+#include "tests/core/engine/fake_channel.h"
 
 namespace ronde {
 namespace {
@@ -35,11 +36,11 @@ struct BundleQueueFixture {
                            .inline_bytes = 64 << 20,
                            .launches = &launches,
                            .on_device_work = [this] { ++device_work; },
-                           .on_paced = [this] { ++paced; },
                            .worker = {.executor = std::make_unique<BundleNotes>(ran),
                                       .abort = abort,
                                       .records = &records,
                                       .meter = &meter,
+                                      .role = &role,
                                       .finish = [](const auto&...) {}}});
   }
   /// A bundle of one float32 tensor, of a rank that has joined.
@@ -59,8 +60,9 @@ struct BundleQueueFixture {
   OperationRing records;
   Meter meter;
   LaunchOrder launches;
+  test::FakeChannel channel;
+  DrivingRole role{channel};
   int device_work = 0;
-  int paced = 0;
 };
 
 }  // namespace
@@ -78,7 +80,7 @@ TEST_CASE_FIXTURE(BundleQueueFixture,
   CHECK(ran[0].tensors[0].shape == Shape{1});
   CHECK(ran[0].id == ((std::uint64_t{3} << kBundleBits) | 1));
   CHECK(ran[1].id == ((std::uint64_t{3} << kBundleBits) | 2));
-  CHECK(paced == 0);
+  CHECK(role.tasks() == 0);
 }
 
 TEST_CASE_FIXTURE(BundleQueueFixture,
@@ -90,7 +92,7 @@ TEST_CASE_FIXTURE(BundleQueueFixture,
   queue->run(true);
   REQUIRE(ran.size() == 1);
   CHECK(ran[0].partition == 0);
-  CHECK(paced == 0);
+  CHECK(role.tasks() == 0);
 }
 
 TEST_CASE_FIXTURE(BundleQueueFixture,
@@ -103,7 +105,7 @@ TEST_CASE_FIXTURE(BundleQueueFixture,
   queue->release(2);
   queue->run(true);
   CHECK(ran.size() == 2);
-  CHECK(paced == 2);
+  CHECK(role.tasks() == 2);
   CHECK(queue->pace() == 2);
   queue->release(2);
   queue->run(true);
@@ -128,7 +130,7 @@ TEST_CASE_FIXTURE(BundleQueueFixture, "BundleQueue: nothing is paced once the se
   queue->open();
   queue->run(true);
   CHECK(ran.size() == 4);
-  CHECK(paced == 0);  // another rank coordinates
+  CHECK(role.tasks() == 0);  // another rank coordinates
 }
 
 TEST_CASE_FIXTURE(BundleQueueFixture,

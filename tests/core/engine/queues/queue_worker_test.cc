@@ -5,6 +5,8 @@
 #include <atomic>
 #include <thread>
 
+#include "tests/core/engine/fake_channel.h"
+
 namespace ronde {
 namespace {
 
@@ -39,9 +41,12 @@ QueueWorkerOptions options(
     NotingExecutor::Notes& notes, std::shared_ptr<AbortToken> abort,
     FinishOperation finish = [](const auto&...) {}) {
   static OperationRing records;
+  static test::FakeChannel channel;
+  static DrivingRole role(channel);
   return {.executor = std::make_unique<NotingExecutor>(notes),
           .abort = std::move(abort),
           .records = &records,
+          .role = &role,
           .finish = std::move(finish)};
 }
 
@@ -111,15 +116,21 @@ TEST_CASE("QueueWorker: aborted work ends with the abort's reason and is not exe
 
 TEST_CASE("QueueWorker: waiters hear of a bundle's end once, after all of its operations") {
   NotingExecutor::Notes notes;
-  std::vector<int> finished_before;  // at each call
+  test::FakeChannel channel;
+  DrivingRole role(channel);
+  CHECK(role.may_sleep(Sleeper::kCaller));
   int finished = 0;
-  auto all = options(notes, std::make_shared<AbortToken>(), [&](const auto&...) { ++finished; });
-  all.bundle_ended = [&] { finished_before.push_back(finished); };
+  auto all = options(notes, std::make_shared<AbortToken>(), [&](const auto&...) {
+    CHECK(channel.wakes(Sleeper::kCaller) == 0);
+    ++finished;
+  });
+  all.role = &role;
   QueueWorker worker(std::move(all));
   QueuedBundle bundle = numbered(1);
   bundle.operations.push_back(numbered(2).operations.front());
   worker.run_or_queue(std::move(bundle), true);
-  CHECK(finished_before == std::vector{2});
+  CHECK(finished == 2);
+  CHECK(channel.wakes(Sleeper::kCaller) == 1);
 }
 
 }  // namespace ronde

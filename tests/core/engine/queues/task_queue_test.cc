@@ -84,7 +84,7 @@ TEST_CASE_FIXTURE(TaskQueueFixture,
   REQUIRE(role.may_sleep(Sleeper::kBackground));
   (void)tasks.submit(queue, test::sum_of("a", values), true);
   CHECK(channel.wakes(Sleeper::kBackground) == 0);
-  tasks.wake_driver();
+  role.request_step();
   CHECK(channel.wakes(Sleeper::kBackground) == 1);
   CHECK(tasks.run());
 }
