@@ -138,6 +138,7 @@ class Member {
   }
   /// Their names and the members that this rank knows to be missing: for dumps.
   [[nodiscard]] std::vector<std::string> describe_pending() const;
+  /// Counts so far.
   [[nodiscard]] AgreementStats stats() const noexcept;
 
  private:

@@ -66,6 +66,7 @@ class OwnOperations {
   [[nodiscard]] const OwnOperation* find(const OpKey& key) const;
   /// As above, of those that are found by their slot.
   [[nodiscard]] const OwnOperation* find(int slot) const noexcept;
+  /// True if this rank has joined, and not all have.
   [[nodiscard]] bool has_joined() const noexcept { return join_ticket_ != 0; }
   /// True if this rank has submitted the operation or takes part with zeros.
   [[nodiscard]] bool takes_part(const OpKey& key) const {

@@ -53,6 +53,7 @@ class Subtree {
 
   /// The root: the operations that became complete. The caller clears it.
   [[nodiscard]] Completed& completed() noexcept { return completed_; }
+  /// True if all ranks of the subtree have joined.
   [[nodiscard]] bool all_joined() const noexcept { return joined_count_ == joined_.size(); }
   /// The rank that joined last, as far as this node knows.
   [[nodiscard]] int last_joined() const noexcept { return last_joined_; }
@@ -62,6 +63,7 @@ class Subtree {
   void resolve(const OpKey& key);
   /// It failed in batch `sequence`, before all ranks had submitted it. Reports of it may come late.
   void note_failed(const OpKey& key, std::uint64_t sequence) { failed_[key] = sequence; }
+  /// True if such failures are remembered.
   [[nodiscard]] bool has_failed() const noexcept { return !failed_.empty(); }
   /// The slot gets another use: its operation becomes an entry.
   void release_slot(int slot);
