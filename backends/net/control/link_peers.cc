@@ -78,7 +78,8 @@ std::vector<int> watched_ranks(const Topology& topology, const std::set<int>& ab
 
 std::optional<LostRank> read_loss(std::span<const std::byte> bytes, const Topology& topology) {
   const auto read = decode_wire<LostRank>(bytes, "loss");
-  if (!read.ok() || read->rank < 0 || read->rank >= topology.size()) return std::nullopt;
+  const auto is_rank = [&](int rank) { return rank >= 0 && rank < topology.size(); };
+  if (!read.ok() || !is_rank(read->rank) || !is_rank(read->reporter)) return std::nullopt;
   return read->how <= Loss::kFrozen ? std::optional(*read) : std::nullopt;
 }
 

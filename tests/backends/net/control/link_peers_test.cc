@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/base/wire_codec.h"
 #include "tests/backends/net/channel_peer.h"
 #include "tests/backends/net/control/one_end.h"
 
@@ -46,6 +47,20 @@ TEST_CASE("each watches those that watch it, and nobody watches many") {
     }
   }
   CHECK(most == 9);
+}
+
+TEST_CASE("news of a loss counts only if it names ranks of the job and a reason") {
+  const Topology topology = place(0, 2, 2);
+  const auto read = [&](const LostRank& lost) {
+    return read_loss(encode_wire(lost), topology) == std::optional(lost);
+  };
+  CHECK(read({3, Loss::kFrozen, 2}));
+  CHECK_FALSE(read({4, Loss::kDied, 2}));
+  CHECK_FALSE(read({-1, Loss::kDied, 2}));
+  CHECK_FALSE(read({3, Loss::kAltered, 4}));
+  CHECK_FALSE(read({3, Loss::kAltered, -1}));
+  CHECK_FALSE(read({3, static_cast<Loss>(6), 2}));
+  CHECK_FALSE(read_loss({}, topology));
 }
 
 using Kinds = std::vector<FrameKind>;
