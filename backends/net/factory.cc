@@ -175,7 +175,7 @@ NetworkInterfaces interfaces_of(std::span<const Endpoint> local) {
 
 Result<JobLink> connect_alone(const Config& config, const ConnectOptions& options) {
   JobLink link;
-  RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostChannel> local, channel_for_one(1));
+  RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostChannel> local, channel_for_one(0, 1));
   const Party party = party_of(config, options, Purpose::kData);
   link.channel = std::make_unique<JobChannel>(
       JobChannelArgs{.topology = topology_of_one_host(0, {{0, party.self}}),
@@ -229,7 +229,7 @@ Result<std::unique_ptr<HostChannel>> connect_local_ranks(const Config& config,
                                                          const Secret& secret, TimePoint deadline) {
   UnixRendezvousArgs args;
   args.ranks = topology.host_ranks(config.rank);
-  if (args.ranks.size() == 1) return channel_for_one(config.size);
+  if (args.ranks.size() == 1) return channel_for_one(config.rank, config.size);
   args.party = party_of(config, options, Purpose::kHost);
   args.secret = secret;
   args.timeout = time_left(deadline);

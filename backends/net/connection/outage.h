@@ -35,6 +35,8 @@ class OutageLog {
     lasting_->ended = time;
     ended_.push_back(*std::exchange(lasting_, std::nullopt));
   }
+  /// Forgets the outage that lasts, if one does.
+  void drop() noexcept { lasting_.reset(); }
   [[nodiscard]] const std::optional<LinkOutage>& lasting() const noexcept { return lasting_; }
   [[nodiscard]] bool has_ended() const noexcept { return !ended_.empty(); }
   /// Those that have ended, once.

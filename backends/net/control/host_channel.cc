@@ -14,129 +14,109 @@ namespace {
 
 constexpr std::chrono::seconds kLeaveLimit{2};
 
-std::size_t word_of(int rank) noexcept { return static_cast<std::size_t>(rank) / 64; }
-std::uint64_t bit_of(int rank) noexcept { return std::uint64_t{1} << (rank % 64); }
+std::size_t word_of(int peer) noexcept { return static_cast<std::size_t>(peer) / 64; }
+std::uint64_t bit_of(int peer) noexcept { return std::uint64_t{1} << (peer % 64); }
 
 }  // namespace
 
 HostChannel::HostChannel(std::unique_ptr<HostSegment> segment, int rank)
     : segment_(std::move(segment)),
-      rank_(rank),
+      position_(segment_->position(rank)),
       process_(::getpid()),
-      words_(word_of(segment_->ranks() - 1) + 1),
-      inbox_(segment_->slot(rank).inbox),
-      doorbell_(segment_->slot(rank).doorbell),
-      watch_(*segment_, rank),
-      far_reported_(static_cast<std::size_t>(segment_->job_ranks())) {
-  for (int r = 0; r < segment_->ranks(); ++r) {
-    peers_.push_back({RingSender(segment_->ring(rank, r), segment_->ring_data(rank, r)),
-                      RingReceiver(segment_->ring(r, rank), segment_->ring_data(r, rank))});
+      words_(word_of(segment_->size() - 1) + 1),
+      inbox_(segment_->slot(position_).inbox),
+      doorbell_(segment_->slot(position_).doorbell),
+      watch_(*segment_, position_),
+      losses_(*segment_, position_) {
+  for (int p = 0; p < segment_->size(); ++p) {
+    peers_.push_back(
+        {RingSender(segment_->ring(position_, p), segment_->ring_data(position_, p)),
+         RingReceiver(segment_->ring(p, position_), segment_->ring_data(p, position_))});
   }
 }
 
 HostChannel::~HostChannel() { close(); }
 
-void HostChannel::tell(int peer) noexcept {
+void HostChannel::notify(int peer) noexcept {
   // Sequentially consistent: comes before kick() reads the peer's attention word.
-  segment_->slot(peer).inbox.senders[word_of(rank_)].fetch_or(bit_of(rank_),
-                                                              std::memory_order_seq_cst);
+  segment_->slot(peer).inbox.senders[word_of(position_)].fetch_or(bit_of(position_),
+                                                                  std::memory_order_seq_cst);
   unkicked_[word_of(peer)] |= bit_of(peer);
 }
 
-void HostChannel::send(int to, std::span<const std::byte> frame) {
-  RingSender& sender = peers_[static_cast<std::size_t>(to)].sender;
+bool HostChannel::send(int to, std::span<const std::byte> frame) {
+  const int peer = segment_->position(to);
+  if (peer < 0) return false;
+  RingSender& sender = peers_[static_cast<std::size_t>(peer)].sender;
   const bool was_blocked = sender.blocked();
-  if (sender.send(frame)) tell(to);
-  if (sender.blocked() == was_blocked) return;
-  was_blocked ? --blocked_count_ : ++blocked_count_;
+  if (sender.send(frame)) notify(peer);
+  if (sender.blocked() != was_blocked) was_blocked ? --blocked_count_ : ++blocked_count_;
+  return true;
 }
 
 void HostChannel::flush_blocked() noexcept {
-  for (int r = 0; r < segment_->ranks(); ++r) {
-    Peer& peer = peers_[static_cast<std::size_t>(r)];
+  for (int p = 0; p < segment_->size(); ++p) {
+    Peer& peer = peers_[static_cast<std::size_t>(p)];
     if (peer.gone || !peer.sender.blocked()) continue;
-    if (peer.sender.flush()) tell(r);
+    if (peer.sender.flush()) notify(p);
     if (!peer.sender.blocked()) --blocked_count_;
   }
 }
 
-bool HostChannel::drain(int from, const HostEvents& events) {
+bool HostChannel::drain(int from, const ChannelEvents& events) {
   Peer& peer = peers_[static_cast<std::size_t>(from)];
   if (peer.gone) return false;
+  const int rank = segment_->rank(from);
   bool delivered = false;
   bool room_made = false;
   const Status status = peer.receiver.drain(
       [&](std::span<const std::byte> frame) {
         delivered = true;
-        events.on_frame(from, frame);
+        events.on_frame(rank, frame);
       },
       room_made);
-  if (room_made) tell(from);
+  if (room_made) notify(from);
   if (!status.ok()) {
     log(LogLevel::kError, "control channel: local rank {}: {}", from, status.message());
-    lose(from, Presence::kDied, events);
+    lose({rank, Loss::kDied, segment_->rank(position_)}, events);
   }
   return delivered;
 }
 
-bool HostChannel::poll_senders(std::size_t word, const HostEvents& events) {
+bool HostChannel::poll_senders(std::size_t word, const ChannelEvents& events) {
   if (inbox_.senders[word].load(std::memory_order_relaxed) == 0) return false;
   bool delivered = false;
   std::uint64_t bits = inbox_.senders[word].exchange(0, std::memory_order_seq_cst);
   for (; bits != 0; bits &= bits - 1) {
     const int from = static_cast<int>(word) * 64 + std::countr_zero(bits);
-    if (from < segment_->ranks() && from != rank_) delivered |= drain(from, events);
+    if (from < segment_->size() && from != position_) delivered |= drain(from, events);
   }
   return delivered;
 }
 
-Presence HostChannel::presence(int rank) const noexcept {
-  return static_cast<Presence>(segment_->slot(rank).life.presence.load(std::memory_order_acquire));
+/// Delivers what the rank sent before its loss, then the loss.
+void HostChannel::on_loss(const LostRank& lost, const ChannelEvents& events) {
+  const int peer = segment_->position(lost.rank);
+  if (peer < 0) return events.on_lost(lost);
+  if (peer != position_) drain(peer, events);
+  lose(lost, events);
 }
 
-void HostChannel::lose(int rank, Presence how, const HostEvents& events) {
-  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+/// Of a rank of this host.
+void HostChannel::lose(const LostRank& lost, const ChannelEvents& events) {
+  Peer& peer = peers_[static_cast<std::size_t>(segment_->position(lost.rank))];
+  if (std::exchange(peer.gone, true)) return;
   if (peer.sender.blocked()) --blocked_count_;
-  peer.gone = true;
-  events.on_gone(rank, how);
+  events.on_lost(lost);
 }
 
-bool HostChannel::report_far_losses(const HostEvents& events) {
-  bool delivered = false;
-  for (int r = 0; r < segment_->job_ranks(); ++r) {
-    const auto index = static_cast<std::size_t>(r);
-    if (far_reported_[index]) continue;
-    const auto lost = segment_->far_loss(r);
-    if (!lost) continue;
-    far_reported_[index] = true;
-    events.on_far_loss(*lost);
-    delivered = true;
-  }
-  return delivered;
-}
-
-bool HostChannel::report_news(const HostEvents& events) {
-  const std::uint32_t news = inbox_.news.load(std::memory_order_seq_cst);
-  if (news == seen_news_) return false;
-  seen_news_ = news;
-  bool delivered = report_far_losses(events);
-  for (int r = 0; r < segment_->ranks(); ++r) {
-    Peer& peer = peers_[static_cast<std::size_t>(r)];
-    if (peer.gone || presence(r) == Presence::kPresent) continue;
-    report_far_losses(events);         // once more: its reports came before its presence changed
-    if (r != rank_) drain(r, events);  // all it sent came before its presence changed
-    if (!peer.gone) lose(r, presence(r), events);
-    delivered = true;
-  }
-  return delivered;
-}
-
-bool HostChannel::poll_slowly(const HostEvents& events) {
+bool HostChannel::poll_slowly(const ChannelEvents& events) {
   if (closed_) return false;
   if (blocked_count_ != 0) flush_blocked();
   bool delivered = false;
   for (std::size_t w = 0; w < words_; ++w) delivered |= poll_senders(w, events);
-  return report_news(events) || delivered;
+  if (!losses_.has_news()) return delivered;
+  return losses_.read([&](const LostRank& lost) { on_loss(lost, events); }) || delivered;
 }
 
 void HostChannel::kick_word(std::size_t word) noexcept {
@@ -146,17 +126,17 @@ void HostChannel::kick_word(std::size_t word) noexcept {
   }
 }
 
-bool HostChannel::somebody_is_to_read() const noexcept {
-  for (int r = 0; r < segment_->ranks(); ++r) {
-    const Peer& peer = peers_[static_cast<std::size_t>(r)];
-    if (!peer.gone && peer.sender.blocked() && presence(r) == Presence::kPresent) return true;
+bool HostChannel::has_reader() const noexcept {
+  for (int p = 0; p < segment_->size(); ++p) {
+    const Peer& peer = peers_[static_cast<std::size_t>(p)];
+    if (!peer.gone && peer.sender.blocked() && !segment_->loss(segment_->rank(p))) return true;
   }
   return false;
 }
 
 void HostChannel::flush_before_leaving() noexcept {
   const TimePoint deadline = now() + kLeaveLimit;
-  while (somebody_is_to_read() && now() < deadline) {
+  while (has_reader() && now() < deadline) {
     flush_blocked();
     kick();
     if (blocked_count_ != 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -169,9 +149,8 @@ void HostChannel::close() noexcept {
   if (::getpid() == process_) {
     flush_before_leaving();
     kick();
-    segment_->slot(rank_).life.presence.store(static_cast<std::uint32_t>(Presence::kLeft),
-                                              std::memory_order_seq_cst);
-    announce_news(*segment_);
+    const int rank = segment_->rank(position_);
+    watch_.report({rank, Loss::kLeft, rank});
   }
   watch_.stop();
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <type_traits>
+#include <utility>
 
 namespace ronde::net {
 namespace {
@@ -25,77 +26,123 @@ std::size_t data_at(std::size_t ranks) noexcept {
   return headers_at(ranks) + to_pages(ranks * ranks * sizeof(RingHeader));
 }
 
-std::size_t losses_at(int count) noexcept {
-  const auto ranks = static_cast<std::size_t>(count);
+std::size_t losses_at(std::size_t ranks) noexcept {
   return data_at(ranks) + ranks * ranks * kRingBytes;
 }
 
-std::size_t bytes_for(int ranks, int job_ranks) noexcept {
+std::size_t bytes_for(std::size_t ranks, int job_ranks) noexcept {
   return losses_at(ranks) + to_pages(static_cast<std::size_t>(job_ranks) * sizeof(std::uint32_t));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<HostSegment>> HostSegment::create(int ranks, int job_ranks) {
-  if (ranks > kMaxLocalRanks) {
-    return Status(
-        Code::kInvalidArgument,
-        fmt::format("{} ranks on one host; at most {} are supported", ranks, kMaxLocalRanks));
+HostSegment::HostSegment(FileDescriptor fd, Mapping memory, std::vector<int> ranks, int job_ranks)
+    : fd_(std::move(fd)),
+      memory_(std::move(memory)),
+      ranks_(std::move(ranks)),
+      positions_(static_cast<std::size_t>(job_ranks), -1) {
+  for (int p = 0; p < size(); ++p) positions_[static_cast<std::size_t>(rank(p))] = p;
+}
+
+Result<std::unique_ptr<HostSegment>> HostSegment::create(std::vector<int> ranks, int job_ranks) {
+  if (ranks.size() > kMaxLocalRanks) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} ranks on one host; at most {} are supported", ranks.size(),
+                              kMaxLocalRanks));
   }
   RONDE_ASSIGN_OR_RETURN(FileDescriptor fd,
-                         make_memory_file("ronde-control", bytes_for(ranks, job_ranks)));
-  return map(std::move(fd), ranks, job_ranks);
+                         make_memory_file("ronde-control", bytes_for(ranks.size(), job_ranks)));
+  return map(std::move(fd), std::move(ranks), job_ranks);
 }
 
-Result<std::unique_ptr<HostSegment>> HostSegment::attach(FileDescriptor fd, int ranks,
+Result<std::unique_ptr<HostSegment>> HostSegment::attach(FileDescriptor fd, std::vector<int> ranks,
                                                          int job_ranks) {
-  if (!is_memory_file(fd.get(), bytes_for(ranks, job_ranks))) {
+  if (!is_memory_file(fd.get(), bytes_for(ranks.size(), job_ranks))) {
     return Status(Code::kInvalidArgument, "the shared memory of this host has the wrong size");
   }
-  return map(std::move(fd), ranks, job_ranks);
+  return map(std::move(fd), std::move(ranks), job_ranks);
 }
 
-Result<std::unique_ptr<HostSegment>> HostSegment::map(FileDescriptor fd, int ranks, int job_ranks) {
-  RONDE_ASSIGN_OR_RETURN(Mapping memory, map_memory_file(fd.get(), bytes_for(ranks, job_ranks)));
+Result<std::unique_ptr<HostSegment>> HostSegment::map(FileDescriptor fd, std::vector<int> ranks,
+                                                      int job_ranks) {
+  RONDE_ASSIGN_OR_RETURN(Mapping memory,
+                         map_memory_file(fd.get(), bytes_for(ranks.size(), job_ranks)));
   return std::unique_ptr<HostSegment>(
-      new HostSegment(std::move(fd), std::move(memory), ranks, job_ranks));
+      new HostSegment(std::move(fd), std::move(memory), std::move(ranks), job_ranks));
 }
 
 std::size_t HostSegment::pair(int from, int to) const noexcept {
-  return static_cast<std::size_t>(from) * static_cast<std::size_t>(ranks_) +
-         static_cast<std::size_t>(to);
+  return static_cast<std::size_t>(from) * ranks_.size() + static_cast<std::size_t>(to);
 }
 
-RankSlot& HostSegment::slot(int rank) const noexcept {
-  return reinterpret_cast<RankSlot*>(memory_.data())[rank];
+RankSlot& HostSegment::slot(int position) const noexcept {
+  return reinterpret_cast<RankSlot*>(memory_.data())[position];
 }
 
 RingHeader& HostSegment::ring(int from, int to) const noexcept {
-  std::byte* headers = memory_.data() + headers_at(static_cast<std::size_t>(ranks_));
+  std::byte* headers = memory_.data() + headers_at(ranks_.size());
   return reinterpret_cast<RingHeader*>(headers)[pair(from, to)];
 }
 
 std::span<std::byte> HostSegment::ring_data(int from, int to) const noexcept {
-  std::byte* data = memory_.data() + data_at(static_cast<std::size_t>(ranks_));
+  std::byte* data = memory_.data() + data_at(ranks_.size());
   return {data + pair(from, to) * kRingBytes, kRingBytes};
 }
 
 HostSegment::LossWord& HostSegment::loss_word(int rank) const noexcept {
-  return reinterpret_cast<LossWord*>(memory_.data() + losses_at(ranks_))[rank];
+  return reinterpret_cast<LossWord*>(memory_.data() + losses_at(ranks_.size()))[rank];
 }
 
-bool HostSegment::note_far_loss(const LostRank& lost) const noexcept {
+bool HostSegment::note_loss(const LostRank& lost) const noexcept {
   std::uint32_t unknown = 0;
   const std::uint32_t word = (static_cast<std::uint32_t>(lost.reporter) << kLossBits) |
                              (static_cast<std::uint32_t>(lost.how) + 1);
-  return loss_word(lost.rank).compare_exchange_strong(unknown, word, std::memory_order_acq_rel);
+  return loss_word(lost.rank).compare_exchange_strong(unknown, word, std::memory_order_seq_cst);
 }
 
-std::optional<LostRank> HostSegment::far_loss(int rank) const noexcept {
+void HostSegment::announce_losses() const noexcept {
+  for (int p = 0; p < size(); ++p) {
+    slot(p).inbox.news.fetch_add(1, std::memory_order_seq_cst);
+    Doorbell doorbell(slot(p).doorbell);
+    doorbell.wake(Sleeper::kBackground);
+    doorbell.wake(Sleeper::kCaller);
+  }
+}
+
+std::optional<LostRank> HostSegment::loss(int rank) const noexcept {
   const std::uint32_t word = loss_word(rank).load(std::memory_order_acquire);
   if (word == 0) return std::nullopt;
   const auto how = static_cast<Loss>((word & ((1U << kLossBits) - 1)) - 1);
   return LostRank{rank, how, static_cast<int>(word >> kLossBits)};
+}
+
+LossReader::LossReader(const HostSegment& segment, int position)
+    : segment_(segment),
+      news_(segment.slot(position).inbox.news),
+      known_(static_cast<std::size_t>(segment.job_size())) {}
+
+bool LossReader::read(const std::function<void(const LostRank&)>& on_lost) {
+  seen_ = news_.load(std::memory_order_seq_cst);
+  // A rank of this host has noted what it knew before it was lost: so look at the others after it.
+  const std::vector<LostRank> local = new_losses(/*local=*/true);
+  std::vector<LostRank> losses = new_losses(/*local=*/false);
+  losses.insert(losses.end(), local.begin(), local.end());
+  for (const LostRank& lost : losses) {
+    known_[static_cast<std::size_t>(lost.rank)] = true;
+    on_lost(lost);
+  }
+  return !losses.empty();
+}
+
+/// Those of the ranks of this host, or of the others.
+std::vector<LostRank> LossReader::new_losses(bool local) const {
+  std::vector<LostRank> losses;
+  for (int rank = 0; rank < segment_.job_size(); ++rank) {
+    const bool is_local = segment_.position(rank) >= 0;
+    if (is_local != local || known_[static_cast<std::size_t>(rank)]) continue;
+    if (const auto lost = segment_.loss(rank)) losses.push_back(*lost);
+  }
+  return losses;
 }
 
 }  // namespace ronde::net

@@ -6,11 +6,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
-#include "backends/net/control/liveness.h"
+#include "backends/net/control/losses.h"
 #include "backends/net/control/ring.h"
 #include "core/base/clock.h"
 #include "core/base/os/futex.h"
@@ -20,9 +22,8 @@
 
 namespace ronde::net {
 
-// Wakes a process that has something to poll, and lets it sleep until then.
-
-/// The words of one process's doorbell, in memory that its peers share. Zeros are a good start.
+/// The words of one process's doorbell, which wakes it where it has something to poll. They are in
+/// memory that its peers share. Zeros are a good start.
 ///
 /// No wake-up is lost. A peer publishes, then reads `attention`. The owner stores `attention`, then
 /// looks once more for published data. All are sequentially consistent, without a fence, as
@@ -83,25 +84,18 @@ class Doorbell {
   bool prepared_ = false;  // polling thread only
 };
 
-// The memory that the ranks of one host share for control. It is a memfd: nothing stays behind when
-// they are killed. Untouched pages cost nothing.
-
 inline constexpr int kMaxLocalRanks = 256;
 inline constexpr std::size_t kRingBytes = std::size_t{64} << 10;
-
-/// The state of a rank.
-enum class Presence : std::uint32_t { kPresent = 0, kLeft = 1, kDied = 2, kFrozen = 3 };
 
 /// Notifications for one rank: one cache line, all that its idle poll reads.
 struct alignas(64) Inbox {
   std::array<std::atomic<std::uint64_t>, kMaxLocalRanks / 64> senders;  ///< Bit i: look at ring i.
-  FutexWord news;  ///< Counts changes of any rank's presence, and losses on other hosts.
+  FutexWord news;  ///< Counts losses of ranks of the job.
 };
 
 /// The words of one rank that its peers watch.
 struct alignas(64) LifeWords {
-  FutexWord owner;  ///< Robust futex, held by the rank's death watch; see death_watch.h.
-  std::atomic<std::uint32_t> presence;
+  FutexWord owner;                  ///< Robust futex, held by the rank's watch; see host_watch.h.
   std::atomic<std::uint32_t> beat;  ///< Counts up while the rank runs; 0: not yet.
 };
 
@@ -111,27 +105,41 @@ struct RankSlot {
   LifeWords life;
 };
 
-/// The mapped segment. Threads: any; the words inside are atomic.
+/// The mapped segment. Ranks of the host are known in it by their positions. Threads: any; the
+/// words inside are atomic.
 class HostSegment {
  public:
-  /// Makes one for `ranks` ranks of this host in a job of `job_ranks`, to be passed on by fd().
+  /// Makes one for the host's `ranks` of a job of `job_ranks`, to be passed on by fd().
   /// Errors: kResourceExhausted, kInvalidArgument (more than kMaxLocalRanks), kUnavailable
   /// (ulimit -f).
-  static Result<std::unique_ptr<HostSegment>> create(int ranks, int job_ranks);
+  static Result<std::unique_ptr<HostSegment>> create(std::vector<int> ranks, int job_ranks);
 
   /// Maps one that a peer made. Errors: kInvalidArgument where it is not for so many ranks.
-  static Result<std::unique_ptr<HostSegment>> attach(FileDescriptor fd, int ranks, int job_ranks);
+  static Result<std::unique_ptr<HostSegment>> attach(FileDescriptor fd, std::vector<int> ranks,
+                                                     int job_ranks);
 
-  [[nodiscard]] int ranks() const noexcept { return ranks_; }
-  [[nodiscard]] int job_ranks() const noexcept { return job_ranks_; }
-  [[nodiscard]] RankSlot& slot(int rank) const noexcept;
+  /// The number of the host's ranks.
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(ranks_.size()); }
+  /// The number of the job's ranks.
+  [[nodiscard]] int job_size() const noexcept { return static_cast<int>(positions_.size()); }
+  /// The job's rank at a position.
+  [[nodiscard]] int rank(int position) const noexcept {
+    return ranks_[static_cast<std::size_t>(position)];
+  }
+  /// The position of a rank of the job; -1 for a rank of another host.
+  [[nodiscard]] int position(int rank) const noexcept {
+    return positions_[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] RankSlot& slot(int position) const noexcept;
   [[nodiscard]] RingHeader& ring(int from, int to) const noexcept;
   [[nodiscard]] std::span<std::byte> ring_data(int from, int to) const noexcept;
 
-  /// Keeps the loss of a rank of another host. False if its loss is known already.
-  bool note_far_loss(const LostRank& lost) const noexcept;
-  /// The kept loss of `rank`, of the job.
-  [[nodiscard]] std::optional<LostRank> far_loss(int rank) const noexcept;
+  /// Keeps the loss of a rank of the job. False if its loss is known already.
+  bool note_loss(const LostRank& lost) const noexcept;
+  /// The kept loss of a rank of the job.
+  [[nodiscard]] std::optional<LostRank> loss(int rank) const noexcept;
+  /// Notifies all ranks of the host that losses were noted, and wakes their sleepers.
+  void announce_losses() const noexcept;
 
   /// The memfd, until release_fd().
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
@@ -140,16 +148,39 @@ class HostSegment {
  private:
   using LossWord = std::atomic<std::uint32_t>;  // 0: not lost
 
-  HostSegment(FileDescriptor fd, Mapping memory, int ranks, int job_ranks) noexcept
-      : fd_(std::move(fd)), memory_(std::move(memory)), ranks_(ranks), job_ranks_(job_ranks) {}
-  static Result<std::unique_ptr<HostSegment>> map(FileDescriptor fd, int ranks, int job_ranks);
+  HostSegment(FileDescriptor fd, Mapping memory, std::vector<int> ranks, int job_ranks);
+  static Result<std::unique_ptr<HostSegment>> map(FileDescriptor fd, std::vector<int> ranks,
+                                                  int job_ranks);
   [[nodiscard]] std::size_t pair(int from, int to) const noexcept;
   [[nodiscard]] LossWord& loss_word(int rank) const noexcept;
 
   FileDescriptor fd_;
   Mapping memory_;
-  int ranks_;
-  int job_ranks_;
+  std::vector<int> ranks_;      // of the job, by position
+  std::vector<int> positions_;  // by rank of the job
+};
+
+/// Reads the losses that ranks of this host have noted. Threads: one at a time.
+class LossReader {
+ public:
+  /// For the rank at `position`. `segment` outlives it.
+  LossReader(const HostSegment& segment, int position);
+
+  /// True if losses were announced since the last read().
+  [[nodiscard]] bool has_news() const noexcept {
+    return news_.load(std::memory_order_seq_cst) != seen_;
+  }
+  /// Delivers each loss once, perhaps that of this rank too. A loss comes before that of a rank of
+  /// this host which has noted it. True where there was any.
+  bool read(const std::function<void(const LostRank&)>& on_lost);
+
+ private:
+  [[nodiscard]] std::vector<LostRank> new_losses(bool local) const;
+
+  const HostSegment& segment_;
+  const FutexWord& news_;
+  std::uint32_t seen_ = 0;
+  std::vector<bool> known_;  // by rank of the job
 };
 
 }  // namespace ronde::net

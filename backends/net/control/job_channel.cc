@@ -10,25 +10,6 @@
 namespace ronde::net {
 namespace {
 
-std::vector<int> positions(const Topology& topology, const std::vector<int>& local) {
-  std::vector<int> result(static_cast<std::size_t>(topology.size()), -1);
-  for (std::size_t i = 0; i < local.size(); ++i) {
-    result[static_cast<std::size_t>(local[i])] = static_cast<int>(i);
-  }
-  return result;
-}
-
-Loss loss_of(Presence how) noexcept {
-  switch (how) {
-    case Presence::kLeft:
-      return Loss::kLeft;
-    case Presence::kFrozen:
-      return Loss::kFrozen;
-    default:
-      return Loss::kDied;
-  }
-}
-
 std::string name_of(const Topology& topology, int rank) {
   const PeerInfo& peer = topology.peers[static_cast<std::size_t>(rank)];
   return fmt::format("rank {} (pid {} on {})", rank, peer.pid, peer.host_name);
@@ -38,20 +19,16 @@ std::string name_of(const Topology& topology, int rank) {
 
 JobChannel::JobChannel(JobChannelArgs args)
     : topology_(std::move(args.topology)),
-      local_ranks_(topology_.host_ranks(topology_.rank)),
-      position_(positions(topology_, local_ranks_)),
       local_(std::move(args.local)),
-      local_events_{[this](int from, std::span<const std::byte> frame) {
-                      sink_->on_frame(local_ranks_[static_cast<std::size_t>(from)], frame);
-                    },
-                    [this](int rank, Presence how) {
-                      lose({local_ranks_[static_cast<std::size_t>(rank)], loss_of(how), -1});
-                    },
-                    [this](const LostRank& lost) { on_far_loss(lost); }},
+      local_events_{
+          [this](int from, std::span<const std::byte> frame) { sink_->on_frame(from, frame); },
+          [this](const LostRank& lost) { on_host_news(lost); }},
       link_events_{[this](int from, std::span<const std::byte> frame) {
                      if (!is_lost(from)) sink_->on_frame(from, frame);
                    },
-                   [this](const LostRank& lost) { lose(lost); }},
+                   [this](const LostRank& lost) {
+                     if (!leaves_this_host(lost)) lose(lost);
+                   }},
       limits_(args.limits),
       abort_(std::move(args.abort)),
       observers_(std::move(args.observers)),
@@ -59,7 +36,7 @@ JobChannel::JobChannel(JobChannelArgs args)
   if (args.remote) {
     links_ = std::make_unique<TcpLinks>(topology_, std::move(*args.remote), limits_, link_hooks());
   }
-  local_->begin_watching(watch_hooks());
+  local_->begin_watching(limits_, watch_hooks());
 }
 
 Status JobChannel::connect(const WaitLimit& limit) {
@@ -70,15 +47,14 @@ LinkHooks JobChannel::link_hooks() {
   LinkHooks hooks;
   hooks.frame_arrived = [this] { local_->doorbell().ring(); };
   hooks.rank_lost = [this](const LostRank& lost) {
+    if (leaves_this_host(lost)) return;
     // Before this rank can fail and leave. The others would take its departure for the cause.
-    local_->tell_far_loss(lost);
+    local_->report(lost);
     abort(lost);
     wake(Sleeper::kBackground);
     wake(Sleeper::kCaller);
   };
-  hooks.rank_silent = [this](int rank, Silence what, Duration silence) {
-    on_silence(rank, what, silence);
-  };
+  hooks.rank_changed = [this](int rank, const PeerLiveness& peer) { on_change(rank, peer); };
   hooks.link_healed = [this](int rank, const LinkOutage& outage) {
     report_outage(outage, "the control connection with " + name_of(topology_, rank), rank,
                   observers_);
@@ -88,34 +64,26 @@ LinkHooks JobChannel::link_hooks() {
 
 WatchHooks JobChannel::watch_hooks() {
   WatchHooks hooks;
-  hooks.on_loss = [this](int position, Presence how) {
-    const LostRank lost{local_ranks_[static_cast<std::size_t>(position)], loss_of(how),
-                        topology_.rank};
+  hooks.on_lost = [this](const LostRank& lost) {
     abort(lost);
     // Its own connections to other hosts close only once the kernel has freed its memory.
     if (links_ != nullptr && lost.rank != topology_.rank) links_->pass_on(lost);
   };
-  hooks.on_far_loss = [this](const LostRank& lost) {
-    abort(lost);
-    if (links_ != nullptr) links_->pass_on(lost);
-  };
-  hooks.on_silence = [this](int position, Silence what, Duration silence) {
-    on_silence(local_ranks_[static_cast<std::size_t>(position)], what, silence);
-  };
-  hooks.freeze_timeout = limits_.freeze;
+  hooks.on_change = [this](int rank, const PeerLiveness& peer) { on_change(rank, peer); };
   return hooks;
 }
 
 /// Called in a thread of the channel, as the driving thread may be waiting for the silent rank.
-void JobChannel::on_silence(int rank, Silence what, Duration silence) {
+void JobChannel::on_change(int rank, const PeerLiveness& peer) const {
   const std::string who = name_of(topology_, rank);
-  if (what == Silence::kBack) {
-    log(LogLevel::kWarning, "{} runs again after {:.1f} s", who, seconds(silence));
+  if (peer.state() != Life::kFrozen) {
+    log(LogLevel::kWarning, "{} runs again after {:.1f} s", who, seconds(peer.last_silence()));
     return;
   }
   const bool local = topology_.same_host(rank, topology_.rank);
   log(LogLevel::kWarning, "{} is {}: nothing was heard of it for {:.1f} s; {}", who,
-      local ? "frozen" : "frozen, or the network is cut", seconds(silence), end_of_silence(local));
+      local ? "frozen" : "frozen, or the network is cut", seconds(peer.silence()),
+      end_of_silence(local));
 }
 
 /// "it is given up after 60 s, but only 10 s if its host does not answer"
@@ -139,6 +107,10 @@ bool JobChannel::is_rank(int rank) const noexcept { return rank >= 0 && rank < t
 
 bool JobChannel::is_peer(int rank) const noexcept {
   return is_rank(rank) && rank != topology_.rank;
+}
+
+bool JobChannel::leaves_this_host(const LostRank& lost) const {
+  return !breaks(lost.how) && topology_.same_host(lost.rank, topology_.rank);
 }
 
 bool JobChannel::is_lost(int rank) const noexcept {
@@ -188,10 +160,11 @@ void JobChannel::lose(const LostRank& lost) {
   }
 }
 
-/// A rank that left may still have frames on its way here. Its link's end tells when there are
-/// none.
-void JobChannel::on_far_loss(const LostRank& lost) {
-  if (links_ != nullptr && !breaks(lost.how)) {
+/// A rank of another host that left may still have frames on its way here. Its link's end tells
+/// when there are none.
+void JobChannel::on_host_news(const LostRank& lost) {
+  const bool far = !topology_.same_host(lost.rank, topology_.rank);
+  if (far && links_ != nullptr && !breaks(lost.how)) {
     if (links_->is_linked(lost.rank)) return;
     links_->poll(link_events_);
   }
@@ -213,12 +186,7 @@ Status JobChannel::send(int to, std::span<const std::byte> frame) {
   }
   if (closed_.load(std::memory_order_relaxed)) return {Code::kAborted, "the channel is closed"};
   RONDE_RETURN_IF_ERROR(lost_[static_cast<std::size_t>(to)]);
-  const int position = position_[static_cast<std::size_t>(to)];
-  if (position >= 0) {
-    local_->send(position, frame);
-  } else {
-    links_->send(to, frame);
-  }
+  if (!local_->send(to, frame)) links_->send(to, frame);
   return {};
 }
 

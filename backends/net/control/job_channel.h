@@ -49,21 +49,21 @@ class JobChannel final : public ControlChannel {
   [[nodiscard]] bool is_rank(int rank) const noexcept;
   [[nodiscard]] bool is_peer(int rank) const noexcept;
   [[nodiscard]] bool is_lost(int rank) const noexcept;
+  /// Then shared memory tells, after its last frame there; links may tell earlier.
+  [[nodiscard]] bool leaves_this_host(const LostRank& lost) const;
   void lose(const LostRank& lost);
-  void on_far_loss(const LostRank& lost);
+  void on_host_news(const LostRank& lost);
   void abort(const LostRank& lost) const;
   [[nodiscard]] LinkHooks link_hooks();
   [[nodiscard]] WatchHooks watch_hooks();
   [[nodiscard]] std::string end_of_silence(bool local) const;
-  void on_silence(int rank, Silence what, Duration silence);
+  void on_change(int rank, const PeerLiveness& peer) const;
   [[nodiscard]] Status describe(const LostRank& lost) const;
 
   const Topology topology_;
-  const std::vector<int> local_ranks_;  // job ranks by position on this host
-  std::vector<int> position_;           // by job rank; -1: on another host
   const std::unique_ptr<HostChannel> local_;
-  const HostEvents local_events_;
-  const LinkEvents link_events_;
+  const ChannelEvents local_events_;
+  const ChannelEvents link_events_;
   const LossLimits limits_;
   const std::shared_ptr<AbortToken> abort_;
   const ConnectionObservers observers_;

@@ -56,8 +56,8 @@ bool LinkSession::confirm(std::uint64_t received) noexcept {
 bool LinkSession::take(std::uint64_t number, std::size_t bytes) noexcept {
   if (number != received_) return false;
   ++received_;
-  ++owed_messages_;
-  owed_bytes_ += bytes;
+  ++unconfirmed_messages_;
+  unconfirmed_bytes_ += bytes;
   return true;
 }
 
@@ -89,13 +89,13 @@ LinkPeers::LinkPeers(const Topology& topology, bool heals) : topology_(topology)
 
 bool LinkPeers::send(int to, std::span<const std::byte> frame) {
   LinkPeer& peer = of(to);
-  tell_news(peer);
+  send_news(peer);
   peer.session.send(FrameKind::kData, frame);
   return !peer.session.needs_link();
 }
 
 /// The first messages to a rank.
-void LinkPeers::tell_news(LinkPeer& peer) {
+void LinkPeers::send_news(LinkPeer& peer) {
   if (std::exchange(peer.has_news, true)) return;
   for (const auto& [rank, lost] : lost_) {
     peer.session.send(FrameKind::kLost, encode_wire(lost));
@@ -108,74 +108,73 @@ void LinkPeers::begin(TcpLink& link) {
   const auto known = lost_.find(link.rank());
   if (known != lost_.end()) peer.held = !breaks(known->second.how);
   if (!link.dialed()) return;
-  link.send({FrameKind::kBegin, peer.session.tell()});
+  link.send({FrameKind::kBegin, peer.session.confirmation()});
   if (peer.session.is_fresh()) use(link, 0);
 }
 
 /// A rank that dials again has found its other links broken. So the newest accepted one counts.
 void LinkPeers::greet(TcpLink& link, std::uint64_t received) {
   LinkSession& session = of(link.rank()).session;
-  if (heals_ && !link.dialed()) link.send({FrameKind::kBegin, session.tell()});
+  if (heals_ && !link.dialed()) link.send({FrameKind::kBegin, session.confirmation()});
   if (session.needs_link() || (heals_ && !link.dialed())) return use(link, received);
   (void)session.confirm(received);
-  if (session.link() != &link) part_with(link);
+  if (session.link() != &link) send_goodbye(link);
 }
 
 void LinkPeers::use(TcpLink& link, std::uint64_t received) {
   LinkPeer& peer = of(link.rank());
-  tell_news(peer);
+  send_news(peer);
   peer.session.use(link, received);
-  if (peer.outage) {
-    peer.outage->ended = now();
-    ended_outages_.emplace_back(link.rank(), *std::exchange(peer.outage, std::nullopt));
-  }
-  part_with(link);
+  peer.outages.end(now());
+  send_goodbye(link);
 }
 
-void LinkPeers::part_with(TcpLink& link) {
+void LinkPeers::send_goodbye(TcpLink& link) {
   LinkSession& session = of(link.rank()).session;
   // A link that is about to be used ends once it has carried what the peer lacks.
   if (!ends_now(of(link.rank())) || session.needs_link()) return;
   const bool last = session.link() == &link;
   const FrameKind goodbye = leaving_ == Leaving::kAll ? FrameKind::kGoodbye : FrameKind::kClose;
-  link.send({last ? goodbye : FrameKind::kSpare, session.tell()});
+  link.send({last ? goodbye : FrameKind::kSpare, session.confirmation()});
 }
 
 void LinkPeers::answer(TcpLink& from) {
-  from.send({FrameKind::kAnswer, of(from.rank()).session.tell()});
+  from.send({FrameKind::kAnswer, of(from.rank()).session.confirmation()});
 }
 
 void LinkPeers::beat(TcpLink& link) {
   LinkPeer& peer = of(link.rank());
-  if (ends_now(peer) || (!peer.watched && !peer.session.owes())) return;
-  link.send({peer.watched ? FrameKind::kHeartbeat : FrameKind::kConfirm, peer.session.tell()});
+  if (ends_now(peer) || (!peer.watched && !peer.session.has_unconfirmed())) return;
+  link.send(
+      {peer.watched ? FrameKind::kHeartbeat : FrameKind::kConfirm, peer.session.confirmation()});
 }
 
 bool LinkPeers::take(TcpLink& from, std::uint64_t number, std::size_t bytes) {
   LinkSession& session = of(from.rank()).session;
   const bool is_new = session.take(number, bytes);
-  if (session.owes_many()) from.send({FrameKind::kConfirm, session.tell()});
+  if (session.has_many_unconfirmed()) from.send({FrameKind::kConfirm, session.confirmation()});
   return is_new;
 }
 
-std::optional<LostRank> LinkPeers::end(TcpLink& link, Loss how, TimePoint since) {
+std::optional<LostRank> LinkPeers::end(TcpLink& link, TimePoint time) {
   const int rank = link.rank();
+  const Loss how = *link.liveness().loss();
   LinkPeer& peer = of(rank);
   const bool last = peer.session.link() == &link;
   --peer.open;
   peer.session.drop(link);
   const bool may_heal = heals_ && (how == Loss::kClosed || how == Loss::kUnreachable);
   if (may_heal && !peer.closing && !is_lost(rank)) {
-    begin_outage(peer, how, since);
+    begin_outage(peer, link.liveness(), time);
     return std::nullopt;
   }
   const bool leaves =
-      link.farewell() == FrameKind::kClose || link.farewell() == FrameKind::kGoodbye;
-  const bool answered = last && ends_now(peer) && link.farewell() == FrameKind::kAnswer;
+      link.ended_by() == FrameKind::kClose || link.ended_by() == FrameKind::kGoodbye;
+  const bool answered = last && ends_now(peer) && link.ended_by() == FrameKind::kAnswer;
   if (leaves || answered) peer.give_up();  // it reads nothing any more
   if (ends_now(peer)) return std::nullopt;
-  if (link.farewell() == FrameKind::kClose) peer.closing = true;
-  const bool spare = link.farewell() == FrameKind::kSpare && !peer.closing && !peer.held;
+  if (link.ended_by() == FrameKind::kClose) peer.closing = true;
+  const bool spare = link.ended_by() == FrameKind::kSpare && !peer.closing && !peer.held;
   if (spare || (peer.closing && peer.open > 0)) return std::nullopt;
   if (!is_lost(rank)) return LostRank{rank, peer.closing ? Loss::kLeft : how, topology_.rank};
   if (!peer.held || peer.open > 0) return std::nullopt;
@@ -184,22 +183,31 @@ std::optional<LostRank> LinkPeers::end(TcpLink& link, Loss how, TimePoint since)
 }
 
 /// A rank that nobody here watches or lacks needs no link. Others have the news of it.
-void LinkPeers::begin_outage(LinkPeer& peer, Loss how, TimePoint since) {
+void LinkPeers::begin_outage(LinkPeer& peer, const PeerLiveness& link, TimePoint time) {
   const bool needed = peer.watched || peer.session.has_kept() || ends_now(peer);
-  if (!needed || !peer.session.needs_link() || peer.outage) return;
-  peer.outage = LinkOutage{since, {}, how == Loss::kUnreachable ? "fell silent" : "broke"};
+  if (!needed || !peer.session.needs_link() || peer.outages.lasting()) return;
+  const bool silent = link.loss() == Loss::kUnreachable;
+  peer.outages.begin(silent ? time - link.host_silence() : time, silent ? "fell silent" : "broke");
 }
 
 std::vector<int> LinkPeers::broken() const {
   std::vector<int> ranks;
   for (const auto& [rank, peer] : peers_) {
-    if (peer.outage && !peer.dialing) ranks.push_back(rank);
+    if (peer.outages.lasting() && !peer.dialing) ranks.push_back(rank);
   }
   return ranks;
 }
 
+std::vector<std::pair<int, LinkOutage>> LinkPeers::take_ended_outages() {
+  std::vector<std::pair<int, LinkOutage>> ended;
+  for (auto& [rank, peer] : peers_) {
+    for (LinkOutage& outage : peer.outages.take_ended()) ended.emplace_back(rank, outage);
+  }
+  return ended;
+}
+
 /// News alone is no reason for a link. It goes before the next frame, or with the next link.
-void LinkPeers::tell(LinkPeer& peer, std::span<const std::byte> loss) {
+void LinkPeers::send_loss(LinkPeer& peer, std::span<const std::byte> loss) {
   const bool waits = peer.session.needs_link() && !peer.session.has_kept();
   if (waits) peer.has_news = false;
   if (!waits) peer.session.send(FrameKind::kLost, loss);
@@ -211,7 +219,7 @@ bool LinkPeers::learn(const LostRank& lost, const TcpLink* from) {
   for (auto& [rank, peer] : peers_) {
     const bool has_it = from != nullptr && from->rank() == rank;
     if (!peer.has_news || has_it || rank == lost.rank) continue;
-    tell(peer, bytes);
+    send_loss(peer, bytes);
   }
   LinkPeer& peer = of(lost.rank);
   peer.give_up();
@@ -252,7 +260,7 @@ std::set<int> LinkPeers::unlinked() const {
 bool LinkPeers::all_ended() const {
   return std::ranges::all_of(peers_, [this](const auto& entry) {
     const LinkPeer& peer = entry.second;
-    const bool lacks = peer.session.has_kept() || peer.outage;
+    const bool lacks = peer.session.has_kept() || peer.outages.lasting();
     return !ends_now(peer) || (peer.open == 0 && (broken_ || !lacks));
   });
 }

@@ -13,7 +13,8 @@
 #include <vector>
 
 #include "backends/net/connection/outage.h"
-#include "backends/net/control/liveness.h"
+#include "backends/net/control/losses.h"
+#include "backends/net/control/peer_liveness.h"
 #include "backends/net/control/tcp_link.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
@@ -51,14 +52,18 @@ class LinkSession {
   /// Takes the number of a message that has arrived. False if it is known already.
   bool take(std::uint64_t number, std::size_t bytes) noexcept;
   /// True where a message before this one is missing.
-  [[nodiscard]] bool lacks_some(std::uint64_t number) const noexcept { return number > received_; }
+  [[nodiscard]] bool is_ahead(std::uint64_t number) const noexcept { return number > received_; }
 
   /// True if the peer keeps messages that this rank has. `many`: it is time to tell.
-  [[nodiscard]] bool owes() const noexcept { return heals_ && owed_messages_ > 0; }
-  [[nodiscard]] bool owes_many() const noexcept { return heals_ && owed_bytes_ > kManyBytes; }
+  [[nodiscard]] bool has_unconfirmed() const noexcept {
+    return heals_ && unconfirmed_messages_ > 0;
+  }
+  [[nodiscard]] bool has_many_unconfirmed() const noexcept {
+    return heals_ && unconfirmed_bytes_ > kManyBytes;
+  }
   /// How many messages have been received, for the peer.
-  [[nodiscard]] std::uint64_t tell() noexcept {
-    owed_messages_ = owed_bytes_ = 0;
+  [[nodiscard]] std::uint64_t confirmation() noexcept {
+    unconfirmed_messages_ = unconfirmed_bytes_ = 0;
     return received_;
   }
 
@@ -76,8 +81,8 @@ class LinkSession {
   std::deque<Message> kept_;
   std::uint64_t first_ = 0;  // the number of the first kept message, or of the next one
   std::uint64_t received_ = 0;
-  std::size_t owed_messages_ = 0;
-  std::size_t owed_bytes_ = 0;
+  std::size_t unconfirmed_messages_ = 0;
+  std::size_t unconfirmed_bytes_ = 0;
 };
 
 // The ranks of other hosts as their links know them, and the news of losses. No thread.
@@ -97,10 +102,10 @@ struct LinkPeer {
   explicit LinkPeer(bool heals) : session(heals) {}
 
   /// True while messages of the rank may come.
-  [[nodiscard]] bool is_heard() const noexcept { return open > 0 || outage; }
+  [[nodiscard]] bool may_deliver() const noexcept { return open > 0 || outages.lasting(); }
   /// Nothing waits for a link with it any more.
   void give_up() {
-    outage.reset();
+    outages.drop();
     session.give_up();
   }
 
@@ -112,7 +117,7 @@ struct LinkPeer {
   bool held = false;      // its leaving is known, but a link with it may bring its last frames
   bool closing = false;   // it has said that it is about to leave; others hear of it when it has
   bool has_news = false;  // all the news so far is on its way
-  std::optional<LinkOutage> outage;  // since when no link works that is needed
+  OutageLog outages;      // of the time in which no link works that is needed
 };
 
 /// All that the links know of peers. Threads: one at a time.
@@ -135,16 +140,14 @@ class LinkPeers {
   void beat(TcpLink& link);
   /// Takes a frame or a loss. False if it is known. A peer that keeps many learns of it.
   bool take(TcpLink& from, std::uint64_t number, std::size_t bytes);
-  /// A link has ended. Returns how its rank was lost: nothing if that is known, or other links
-  /// with it tell, or it heals. `since`: the last time it worked.
-  std::optional<LostRank> end(TcpLink& link, Loss how, TimePoint since);
+  /// A link has ended, now. Returns how its rank was lost: nothing if that is known, or other links
+  /// with it tell, or it heals.
+  std::optional<LostRank> end(TcpLink& link, TimePoint time);
 
   /// The ranks whose links are to be made again, none of which is dialed.
   [[nodiscard]] std::vector<int> broken() const;
-  /// The outages that have ended, by rank, once.
-  std::vector<std::pair<int, LinkOutage>> take_ended_outages() {
-    return std::exchange(ended_outages_, {});
-  }
+  /// The outages that have ended, with their ranks, once.
+  std::vector<std::pair<int, LinkOutage>> take_ended_outages();
 
   /// Notes a loss and passes it on over all links but `from`. False if it is known.
   bool learn(const LostRank& lost, const TcpLink* from);
@@ -163,7 +166,7 @@ class LinkPeers {
   /// From now on such links end, new ones at once.
   void leave(Leaving part) noexcept { leaving_ = part; }
   /// Says goodbye on a link, if it ends now.
-  void part_with(TcpLink& link);
+  void send_goodbye(TcpLink& link);
   [[nodiscard]] bool ends_now(const LinkPeer& peer) const noexcept {
     return leaving_ == Leaving::kAll || (leaving_ == Leaving::kUnwatched && !peer.watched);
   }
@@ -174,16 +177,15 @@ class LinkPeers {
 
  private:
   void use(TcpLink& link, std::uint64_t received);
-  void tell_news(LinkPeer& peer);
-  void tell(LinkPeer& peer, std::span<const std::byte> loss);
-  void begin_outage(LinkPeer& peer, Loss how, TimePoint since);
+  void send_news(LinkPeer& peer);
+  void send_loss(LinkPeer& peer, std::span<const std::byte> loss);
+  void begin_outage(LinkPeer& peer, const PeerLiveness& link, TimePoint time);
 
   const Topology& topology_;
   const bool heals_;
   std::map<int, LinkPeer> peers_;
   std::map<int, LostRank> lost_;
   std::set<int> absent_;  // of the tree: who has died, and who had left before
-  std::vector<std::pair<int, LinkOutage>> ended_outages_;
   bool mending_ = false;  // after a death, until mend()
   bool broken_ = false;   // after a death: frames that wait for a link need not be sent
   Leaving leaving_ = Leaving::kNo;

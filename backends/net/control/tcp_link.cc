@@ -22,7 +22,7 @@ Loss loss_of(const Status& error) {
 
 }  // namespace
 
-TcpLink::TcpLink(asio::io_context& io, Link link, const LinkSink& sink)
+TcpLink::TcpLink(asio::io_context& io, Link link, const LossLimits& limits, const LinkSink& sink)
     : rank_(link.rank),
       dialed_(link.dialed),
       sink_(sink),
@@ -30,6 +30,7 @@ TcpLink::TcpLink(asio::io_context& io, Link link, const LinkSink& sink)
       begun_(dialed_),
       stream_(std::move(link.stream)),
       waiter_(io),
+      liveness_(limits),
       input_(kReadBytes) {
   asio::error_code error;
   waiter_.assign(stream_.fd(), error);
@@ -39,11 +40,15 @@ TcpLink::~TcpLink() {
   if (waiter_.is_open()) waiter_.release();
 }
 
-std::uint64_t TcpLink::acknowledged() noexcept {
+bool TcpLink::look(bool watched, TimePoint time) {
   const TcpProgress is = tcp_progress(stream_.fd());
   // Input from the peer proves nothing if only our own direction is cut.
-  if (shows_life(std::exchange(progress_, is), is)) ++acknowledged_;
-  return acknowledged_;
+  if (shows_life(std::exchange(progress_, is), is)) ++answers_;
+  LifeSigns signs{.answers = answers_};
+  if (watched) signs.beats = received_;
+  const bool changed = liveness_.look(signs, time);
+  if (liveness_.loss()) end(*liveness_.loss());
+  return changed && !ended_;
 }
 
 void TcpLink::send(const FrameHead& head, std::span<const std::byte> bytes) {
@@ -138,14 +143,14 @@ bool TcpLink::take_message(const FrameHead& head, std::span<const std::byte> byt
   if (!std::exchange(begun_, true)) sink_.on_begin(*this);
   sink_.on_message(*this, head, bytes);
   if (ended_ || !ends_link(head.kind)) return !ended_;
-  farewell_ = head.kind;
+  ended_by_ = head.kind;
   end(Loss::kLeft);
   return false;
 }
 
-void TcpLink::end(Loss how, Duration silence) {
-  if (ended_) return;
-  ended_ = true;
+void TcpLink::end(Loss how) {
+  if (std::exchange(ended_, true)) return;
+  liveness_.lose(how);
   {
     const MutexLock lock(mutex_);
     closed_ = true;
@@ -153,7 +158,7 @@ void TcpLink::end(Loss how, Duration silence) {
     if (waiter_.is_open()) waiter_.release();
     stream_.close();
   }
-  if (begun_) sink_.on_end(*this, how, silence);
+  if (begun_) sink_.on_end(*this);
 }
 
 }  // namespace ronde::net

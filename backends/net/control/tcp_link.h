@@ -16,7 +16,8 @@
 
 #include "backends/net/connection/frame.h"
 #include "backends/net/connection/tcp_progress.h"
-#include "backends/net/control/liveness.h"
+#include "backends/net/control/losses.h"
+#include "backends/net/control/peer_liveness.h"
 #include "backends/net/mesh/connection_manager.h"
 #include "core/base/clock.h"
 #include "core/base/mutex.h"
@@ -30,16 +31,15 @@ struct LinkSink {
   /// An accepted link is in use from here on.
   std::function<void(TcpLink& link)> on_begin;
   std::function<void(TcpLink& from, const FrameHead& head, std::span<const std::byte>)> on_message;
-  /// The link has ended: by a goodbye, or in another way. Once, and not before it has begun. It did
-  /// not work for the time of `silence` before.
-  std::function<void(TcpLink& link, Loss how, Duration silence)> on_end;
+  /// The link has ended: by a goodbye, or in another way. Once, and not before it has begun.
+  std::function<void(TcpLink& link)> on_end;
 };
 
 /// One connection. Threads: send from any; the rest from the I/O thread.
 class TcpLink {
  public:
-  /// `sink` outlives it.
-  TcpLink(asio::io_context& io, Link link, const LinkSink& sink);
+  /// `limits`: as PeerLiveness. `sink` outlives it.
+  TcpLink(asio::io_context& io, Link link, const LossLimits& limits, const LinkSink& sink);
   ~TcpLink();
   TcpLink(const TcpLink&) = delete;
   TcpLink& operator=(const TcpLink&) = delete;
@@ -51,7 +51,7 @@ class TcpLink {
   [[nodiscard]] bool begun() const noexcept { return begun_; }
 
   /// The message that has ended it, if one has.
-  [[nodiscard]] std::optional<FrameKind> farewell() const noexcept { return farewell_; }
+  [[nodiscard]] std::optional<FrameKind> ended_by() const noexcept { return ended_by_; }
 
   /// Begins to read.
   void start() { read_later(); }
@@ -59,13 +59,14 @@ class TcpLink {
   /// Writes what the socket takes now and queues the rest. Blocks: never.
   void send(const FrameHead& head, std::span<const std::byte> bytes = {}) RONDE_EXCLUDES(mutex_);
 
-  /// Changes with each input.
-  [[nodiscard]] std::uint64_t received() const noexcept { return received_; }
-  /// Changes whenever the peer's host has acknowledged what was sent.
-  [[nodiscard]] std::uint64_t acknowledged() noexcept;
+  /// Looks at the peer, each beat interval; `watched`: it sends heartbeats. A peer that is gone
+  /// ends the link. True where it froze or came back.
+  bool look(bool watched, TimePoint time);
+  /// As the looks have found the peer; its loss once the link has ended.
+  [[nodiscard]] const PeerLiveness& liveness() const noexcept { return liveness_; }
 
   /// Closes the connection and notifies the sink, once.
-  void end(Loss how, Duration silence = {});
+  void end(Loss how);
   [[nodiscard]] bool ended() const noexcept { return ended_; }
 
  private:
@@ -93,13 +94,14 @@ class TcpLink {
   Stream stream_;
   asio::posix::stream_descriptor waiter_;  // waits for the stream's socket, which it never closes
   // I/O thread only.
-  std::uint64_t received_ = 0;
-  std::uint64_t acknowledged_ = 0;
+  PeerLiveness liveness_;
+  std::uint64_t received_ = 0;  // counts input
+  std::uint64_t answers_ = 0;   // counts acknowledgements of the peer's host
   TcpProgress progress_;
   std::vector<std::byte> input_;
   std::size_t input_used_ = 0;
   bool ended_ = false;
-  std::optional<FrameKind> farewell_;
+  std::optional<FrameKind> ended_by_;
   // Any thread.
   Mutex mutex_;
   std::deque<Outgoing> queue_ RONDE_GUARDED_BY(mutex_);

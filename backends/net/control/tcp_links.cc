@@ -35,8 +35,9 @@ LinkDialer::LinkDialer(const LinkArgs& args, Duration reconnect,
 
 void LinkDialer::dial(int rank, LinkPeer& peer, TimePoint deadline) {
   if (std::exchange(peer.dialing, true)) return;
-  peer.dial_limit = peer.outage ? peer.outage->began + reconnect_ : deadline;
-  if (peer.outage) ++interface_;
+  const auto& outage = peer.outages.lasting();
+  peer.dial_limit = outage ? outage->began + reconnect_ : deadline;
+  if (outage) ++interface_;
   dial_over_an_interface(rank, peer);
 }
 
@@ -65,7 +66,7 @@ TcpLinks::TcpLinks(const Topology& topology, LinkArgs args, LossLimits limits, L
             [this](TcpLink& from, const FrameHead& head, std::span<const std::byte> bytes) {
               on_message(from, head, bytes);
             },
-            [this](TcpLink& link, Loss how, Duration silence) { on_end(link, how, silence); }},
+            [this](TcpLink& link) { on_end(link); }},
       peers_(topology, heals(limits)),
       dialer_(args_, limits.reconnect,
               [this](int rank, Status why) {
@@ -129,9 +130,7 @@ void TcpLinks::adopt(Link link) {
     if (dialed && !peers_.of(link.rank).session.needs_link())
       return notify();  // the peer has dialed too; it uses that one
   }
-  links_.push_back({std::make_unique<TcpLink>(io_, std::move(link), sink_),
-                    LinkSilence(limits_of_link(limits_))});
-  TcpLink& made = *links_.back().link;
+  TcpLink& made = links_.emplace_back(io_, std::move(link), limits_of_link(limits_), sink_);
   made.start();
   if (dialed) on_begin(made);
 }
@@ -169,7 +168,7 @@ bool TcpLinks::take_number(TcpLink& from, const FrameHead& head, std::size_t byt
     const MutexLock lock(mutex_);
     if (is_numbered(head.kind)) {
       if (peers_.take(from, head.number, bytes)) return true;
-      right = !peers_.of(from.rank()).session.lacks_some(head.number);
+      right = !peers_.of(from.rank()).session.is_ahead(head.number);
     } else if (peers_.of(from.rank()).session.confirm(head.number)) {
       return true;
     }
@@ -186,7 +185,7 @@ void TcpLinks::take_numbered(TcpLink& from, FrameKind kind, std::span<const std:
   if (const auto lost = read_loss(bytes, topology_)) learn(*lost, &from);
 }
 
-void TcpLinks::on_end(TcpLink& link, Loss how, Duration silence) {
+void TcpLinks::on_end(TcpLink& link) {
   const int rank = link.rank();
   std::optional<LostRank> lost;
   bool known = false;
@@ -194,9 +193,9 @@ void TcpLinks::on_end(TcpLink& link, Loss how, Duration silence) {
   {
     const MutexLock lock(mutex_);
     const LinkPeer& peer = peers_.of(rank);
-    const bool was_broken = peer.outage.has_value();
-    lost = peers_.end(link, how, now() - silence);
-    if (peer.outage && !was_broken && rank < topology_.rank) dial(rank, {});
+    const bool was_broken = peer.outages.lasting().has_value();
+    lost = peers_.end(link, now());
+    if (peer.outages.lasting() && !was_broken && rank < topology_.rank) dial(rank, {});
     known = peers_.is_lost(rank);
     is_news = !peer.closing;
     notify();
@@ -220,7 +219,7 @@ void TcpLinks::on_dial_failure(int rank, const Status& why) {
     notify();
     if (!needed) return;
     if (peers_.ends_now(peer)) return peer.give_up();
-    broke = peer.outage.has_value();
+    broke = peer.outages.lasting().has_value();
     if (first_links_.under_way()) return first_links_.fail(rank, why);
   }
   const Loss ended = broke ? Loss::kClosed : Loss::kLeft;
@@ -280,26 +279,21 @@ void TcpLinks::arm_timer() {
 
 void TcpLinks::on_timer() {
   if (members_changed_.load()) mend_tree();
-  std::erase_if(links_, [](const Entry& entry) { return entry.link->ended(); });
-  for (Entry& entry : links_) {
-    if (entry.link->begun()) look_at(entry);
+  std::erase_if(links_, [](const TcpLink& link) { return link.ended(); });
+  for (TcpLink& link : links_) {
+    if (link.begun()) look_at(link);
   }
   heal();
   arm_timer();
 }
 
-void TcpLinks::look_at(Entry& entry) {
-  TcpLink& link = *entry.link;
+void TcpLinks::look_at(TcpLink& link) {
   const bool is_watched = [&] {
     const MutexLock lock(mutex_);
     return peers_.of(link.rank()).watched;
   }();
-  if (const auto how =
-          entry.silence.look(link.acknowledged(), link.received(), is_watched, now())) {
-    return link.end(*how, entry.silence.of_host());
-  }
-  const Silence change = entry.silence.change();
-  if (change != Silence::kNone) hooks_.rank_silent(link.rank(), change, entry.silence.of_peer());
+  if (link.look(is_watched, now())) hooks_.rank_changed(link.rank(), link.liveness());
+  if (link.ended()) return;
   const MutexLock lock(mutex_);
   peers_.beat(link);
 }
@@ -322,10 +316,10 @@ void TcpLinks::notify() {
 }
 
 /// On the links that end now.
-void TcpLinks::say_goodbye() {
+void TcpLinks::send_goodbyes() {
   const MutexLock lock(mutex_);
-  for (const Entry& entry : links_) {
-    if (entry.link->begun() && !entry.link->ended()) peers_.part_with(*entry.link);
+  for (TcpLink& link : links_) {
+    if (link.begun() && !link.ended()) peers_.send_goodbye(link);
   }
 }
 
@@ -333,7 +327,7 @@ void TcpLinks::say_goodbye() {
 /// the time of an outage.
 void TcpLinks::leave(Leaving part) {
   peers_.leave(part);
-  asio::post(io_, [this] { say_goodbye(); });
+  asio::post(io_, [this] { send_goodbyes(); });
   const TimePoint start = now();
   const auto deadline = [&]() RONDE_REQUIRES(mutex_) {
     return start + (peers_.job_is_broken() ? kGoodbyeLimit

@@ -38,7 +38,8 @@
 #include "backends/net/connection/outage.h"
 #include "backends/net/connection/socket.h"
 #include "backends/net/control/link_peers.h"
-#include "backends/net/control/liveness.h"
+#include "backends/net/control/losses.h"
+#include "backends/net/control/peer_liveness.h"
 #include "backends/net/control/tcp_link.h"
 #include "backends/net/mesh/connection_manager.h"
 #include "core/base/clock.h"
@@ -49,18 +50,12 @@
 
 namespace ronde::net {
 
-/// The events of TcpLinks::poll.
-struct LinkEvents {
-  std::function<void(int from, std::span<const std::byte>)> on_frame;
-  /// Once per rank. For one that left: after its last frame.
-  std::function<void(const LostRank&)> on_lost;
-};
-
 /// Notifications of the process. Called in the links' thread, after poll() has the event too.
 struct LinkHooks {
   std::function<void()> frame_arrived;
   std::function<void(const LostRank&)> rank_lost;
-  std::function<void(int rank, Silence what, Duration silence)> rank_silent;
+  /// A watched rank froze, or runs again.
+  std::function<void(int rank, const PeerLiveness& peer)> rank_changed;
   std::function<void(int rank, const LinkOutage& outage)> link_healed;
 };
 
@@ -92,7 +87,7 @@ class LinkItems {
   }
 
   /// True where there was anything.
-  bool deliver(const LinkEvents& events) RONDE_EXCLUDES(mutex_) {
+  bool deliver(const ChannelEvents& events) RONDE_EXCLUDES(mutex_) {
     arrived_.store(false, std::memory_order_seq_cst);
     std::vector<LinkItem> items;
     {
@@ -170,11 +165,12 @@ class TcpLinks {
   /// True while frames of `rank` may still come. Threads: any.
   [[nodiscard]] bool is_linked(int rank) RONDE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    return peers_.of(rank).is_heard();
+    return peers_.of(rank).may_deliver();
   }
 
-  /// Delivers what has arrived; true where there was anything. Blocks: never.
-  bool poll(const LinkEvents& events) {
+  /// Delivers what has arrived; true where there was anything. A rank that left comes after its
+  /// last frame. Blocks: never.
+  bool poll(const ChannelEvents& events) {
     return items_.arrived().load(std::memory_order_seq_cst) && items_.deliver(events);
   }
 
@@ -187,18 +183,13 @@ class TcpLinks {
   [[nodiscard]] pid_t process() const noexcept { return process_; }
 
  private:
-  struct Entry {
-    std::unique_ptr<TcpLink> link;
-    LinkSilence silence;
-  };
-
   void adopt(Link link) RONDE_EXCLUDES(mutex_);
   void on_begin(TcpLink& link) RONDE_EXCLUDES(mutex_);
   void on_message(TcpLink& from, const FrameHead& head, std::span<const std::byte> bytes)
       RONDE_EXCLUDES(mutex_);
   bool take_number(TcpLink& from, const FrameHead& head, std::size_t bytes) RONDE_EXCLUDES(mutex_);
   void take_numbered(TcpLink& from, FrameKind kind, std::span<const std::byte> bytes);
-  void on_end(TcpLink& link, Loss how, Duration silence) RONDE_EXCLUDES(mutex_);
+  void on_end(TcpLink& link) RONDE_EXCLUDES(mutex_);
   void on_dial_failure(int rank, const Status& why) RONDE_EXCLUDES(mutex_);
   void dial(int rank, TimePoint deadline) RONDE_REQUIRES(mutex_) {
     dialer_.dial(rank, peers_.of(rank), deadline);
@@ -209,11 +200,11 @@ class TcpLinks {
   void report(const LostRank& lost) RONDE_EXCLUDES(mutex_);
   void mend_tree() RONDE_EXCLUDES(mutex_);
   void notify() RONDE_REQUIRES(mutex_);
-  void say_goodbye() RONDE_EXCLUDES(mutex_);
+  void send_goodbyes() RONDE_EXCLUDES(mutex_);
   void leave(Leaving part) RONDE_REQUIRES(mutex_);
   void arm_timer();
   void on_timer();
-  void look_at(Entry& entry) RONDE_EXCLUDES(mutex_);
+  void look_at(TcpLink& link) RONDE_EXCLUDES(mutex_);
   void heal() RONDE_EXCLUDES(mutex_);
 
   const pid_t process_ = ::getpid();
@@ -229,7 +220,7 @@ class TcpLinks {
   std::atomic<bool> members_changed_{false};
   // I/O thread only.
   asio::steady_timer timer_{io_};
-  std::list<Entry> links_;  // those that have ended go at the next look
+  std::list<TcpLink> links_;  // those that have ended go at the next look
   // Guarded.
   Mutex mutex_;
   CondVar links_changed_;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <span>
 
 #include "backends/net/meet/handover.h"
@@ -20,10 +19,6 @@ Result<FileDescriptor> listen_until(const Endpoint& endpoint, const WaitLimit& l
   }
 }
 
-std::size_t position(const std::vector<int>& ranks, int rank) {
-  return static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
-}
-
 Result<LocalJob> host(UnixRendezvousArgs& args) {
   const WaitLimit limit(now() + args.timeout, args.cancel);
   RONDE_ASSIGN_OR_RETURN(FileDescriptor listener, listen_until(rendezvous_endpoint(args), limit));
@@ -35,11 +30,10 @@ Result<LocalJob> host(UnixRendezvousArgs& args) {
     RONDE_ASSIGN_OR_RETURN(job.secret, Secret::random());
   }
   RONDE_ASSIGN_OR_RETURN(args.party.keys, Keys::derive(job.secret));
-  const int count = static_cast<int>(args.ranks.size());
   RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment,
-                         HostSegment::create(count, args.party.size));
+                         HostSegment::create(args.ranks, args.party.size));
   HostSegment* const shared = segment.get();
-  job.channel = std::make_unique<HostChannel>(std::move(segment), 0);
+  job.channel = std::make_unique<HostChannel>(std::move(segment), args.party.rank);
   RONDE_RETURN_IF_ERROR(job.channel->hold());
   const RendezvousPlace place = place_of_root(std::span(args.ranks).subspan(1));
   TreeResult met =
@@ -65,12 +59,10 @@ Result<LocalJob> visit(UnixRendezvousArgs& args) {
   const auto take_segment = [&](Stream& host) -> Status {
     const WaitLimit limit(now() + args.timeout, args.cancel);
     RONDE_ASSIGN_OR_RETURN(FileDescriptor memory, recv_descriptor(host.fd(), limit));
-    const int count = static_cast<int>(args.ranks.size());
     RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment,
-                           HostSegment::attach(std::move(memory), count, args.party.size));
+                           HostSegment::attach(std::move(memory), args.ranks, args.party.size));
     segment->release_fd();
-    job.channel = std::make_unique<HostChannel>(
-        std::move(segment), static_cast<int>(position(args.ranks, args.party.rank)));
+    job.channel = std::make_unique<HostChannel>(std::move(segment), args.party.rank);
     return job.channel->hold();
   };
   const RendezvousPlace place;
@@ -97,10 +89,11 @@ Result<LocalJob> rendezvous_on_host(UnixRendezvousArgs args) {
   return args.party.rank == args.ranks.front() ? host(args) : visit(args);
 }
 
-Result<std::unique_ptr<HostChannel>> channel_for_one(int job_ranks) {
-  RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment, HostSegment::create(1, job_ranks));
+Result<std::unique_ptr<HostChannel>> channel_for_one(int rank, int job_ranks) {
+  RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment,
+                         HostSegment::create({rank}, job_ranks));
   segment->release_fd();
-  return std::make_unique<HostChannel>(std::move(segment), 0);
+  return std::make_unique<HostChannel>(std::move(segment), rank);
 }
 
 }  // namespace ronde::net

@@ -41,6 +41,6 @@ Endpoint rendezvous_endpoint(const UnixRendezvousArgs& args);
 Result<LocalJob> rendezvous_on_host(UnixRendezvousArgs args);
 
 /// A segment and channel for a rank that is alone on its host: no sockets.
-Result<std::unique_ptr<HostChannel>> channel_for_one(int job_ranks);
+Result<std::unique_ptr<HostChannel>> channel_for_one(int rank, int job_ranks);
 
 }  // namespace ronde::net

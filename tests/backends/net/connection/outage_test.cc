@@ -30,5 +30,14 @@ TEST_CASE("an outage lasts until it ends, and those that have ended are taken on
   CHECK(log.take_ended().empty());
 }
 
+TEST_CASE("an outage that is dropped neither lasts nor has ended") {
+  OutageLog log;
+  log.begin(now(), "broke");
+  log.drop();
+  CHECK_FALSE(log.lasting());
+  log.end(now());
+  CHECK_FALSE(log.has_ended());
+}
+
 }  // namespace
 }  // namespace ronde::net

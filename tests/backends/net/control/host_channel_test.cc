@@ -26,9 +26,8 @@ class Listener {
 
   void begin() {
     WatchHooks hooks;
-    hooks.on_loss = [this](int rank, Presence) { note("watch: gone " + name(rank)); };
-    hooks.on_far_loss = [this](const LostRank& lost) { note("watch: " + describe(lost)); };
-    channel.begin_watching(std::move(hooks));
+    hooks.on_lost = [this](const LostRank& lost) { note("watch: " + describe(lost)); };
+    channel.begin_watching({}, std::move(hooks));
   }
 
   /// Waits until the watch thread has said so much.
@@ -41,15 +40,15 @@ class Listener {
   std::vector<std::string> polled() {
     std::vector<std::string> lines;
     channel.poll({[](int, std::span<const std::byte>) {},
-                  [&](int rank, Presence) { lines.push_back("gone " + name(rank)); },
                   [&](const LostRank& lost) { lines.push_back(describe(lost)); }});
     return lines;
   }
 
  private:
-  static std::string name(int rank) { return std::to_string(rank); }
   static std::string describe(const LostRank& lost) {
-    return name(lost.reporter) + " lost " + name(lost.rank);
+    const std::string rank = std::to_string(lost.rank);
+    if (lost.how == Loss::kLeft && lost.reporter == lost.rank) return rank + " left";
+    return std::to_string(lost.reporter) + " lost " + rank;
   }
   void note(std::string line) {
     const MutexLock lock(mutex_);
@@ -71,9 +70,9 @@ std::unique_ptr<HostSegment> taken(Result<std::unique_ptr<HostSegment>> made) {
 }
 
 struct Pair {
-  Pair() : Pair(taken(HostSegment::create(2, kJobRanks))) {}
+  Pair() : Pair(taken(HostSegment::create({0, 1}, kJobRanks))) {}
   explicit Pair(std::unique_ptr<HostSegment> made)
-      : other(taken(HostSegment::attach(FileDescriptor(::dup(made->fd())), 2, kJobRanks)), 1),
+      : other(taken(HostSegment::attach(FileDescriptor(::dup(made->fd())), {0, 1}, kJobRanks)), 1),
         one(std::move(made), 0) {
     one.begin();
     other.begin();
@@ -89,7 +88,7 @@ TEST_CASE("a limit of file sizes is an error rather than the end of the process"
   if (child == 0) {
     const rlimit limit{.rlim_cur = 4096, .rlim_max = 4096};
     const bool limited = setrlimit(RLIMIT_FSIZE, &limit) == 0;
-    const auto refused = HostSegment::create(2, kJobRanks);
+    const auto refused = HostSegment::create({0, 1}, kJobRanks);
     const bool told = refused.status().message().find("ulimit -f") != std::string::npos;
     _exit(limited && !refused.ok() && told ? 0 : 1);
   }
@@ -101,19 +100,19 @@ TEST_CASE("a limit of file sizes is an error rather than the end of the process"
 
 TEST_CASE("a loss that one rank found is the cause also for those that only see it leave") {
   Pair pair;
-  pair.one.channel.tell_far_loss(kBeyond);
+  pair.one.channel.report(kBeyond);
   pair.one.channel.close();
-  CHECK(pair.other.polled() == Lines{"0 lost 7", "gone 0"});
-  CHECK(pair.other.watched(2) == Lines{"watch: 0 lost 7", "watch: gone 0"});
+  CHECK(pair.other.polled() == Lines{"0 lost 7", "0 left"});
+  CHECK(pair.other.watched(2) == Lines{"watch: 0 lost 7", "watch: 0 left"});
 }
 
 TEST_CASE("the loss of a rank is told once, to all, and the first is kept") {
   Pair pair;
-  pair.one.channel.tell_far_loss(kBeyond);
-  pair.other.channel.tell_far_loss({kBeyond.rank, Loss::kDied, 1});
+  pair.one.channel.report(kBeyond);
+  pair.other.channel.report({kBeyond.rank, Loss::kDied, 1});
   CHECK(pair.other.polled() == Lines{"0 lost 7"});
   CHECK(pair.one.polled() == Lines{"0 lost 7"});
-  pair.one.channel.tell_far_loss({8, Loss::kLeft, 1});
+  pair.one.channel.report({8, Loss::kLeft, 1});
   CHECK(pair.other.polled() == Lines{"1 lost 8"});
   CHECK(pair.other.polled().empty());
 }

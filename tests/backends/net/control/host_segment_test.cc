@@ -1,10 +1,11 @@
-// Sleeping and waking on a doorbell.
+// Sleeping and waking on a doorbell, and the losses that ranks of a host note.
 #include "backends/net/control/host_segment.h"
 
 #include <doctest/doctest.h>
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 namespace ronde::net {
 namespace {
@@ -73,6 +74,50 @@ void count_to(std::uint32_t last) {
 }
 
 TEST_CASE("no ring between the last look and the sleep is lost") { count_to(50'000); }
+
+using Losses = std::vector<LostRank>;
+
+Losses read_all(LossReader& reader) {
+  Losses losses;
+  const bool any = reader.read([&](const LostRank& lost) { losses.push_back(lost); });
+  CHECK(any == !losses.empty());
+  CHECK_FALSE(reader.has_news());
+  return losses;
+}
+
+TEST_CASE("ranks of a host have positions, the others none") {
+  const auto segment = HostSegment::create({1, 3}, 4).value();
+  CHECK(segment->size() == 2);
+  CHECK(segment->job_size() == 4);
+  CHECK(segment->rank(1) == 3);
+  CHECK(segment->position(3) == 1);
+  CHECK(segment->position(1) == 0);
+  CHECK(segment->position(0) == -1);
+}
+
+TEST_CASE("a loss is read once by each reader, and the first reason is kept") {
+  const auto segment = HostSegment::create({1, 3}, 4).value();
+  LossReader one(*segment, 0);
+  LossReader other(*segment, 1);
+  CHECK_FALSE(one.has_news());
+  CHECK(segment->note_loss({2, Loss::kFrozen, 3}));
+  CHECK_FALSE(segment->note_loss({2, Loss::kLeft, 2}));
+  segment->announce_losses();
+  for (LossReader* reader : {&one, &other}) {
+    CHECK(reader->has_news());
+    CHECK(read_all(*reader) == Losses{{2, Loss::kFrozen, 3}});
+    CHECK(read_all(*reader).empty());
+  }
+}
+
+TEST_CASE("a rank of the host is lost after those whose loss it has noted") {
+  const auto segment = HostSegment::create({1, 3}, 4).value();
+  LossReader reader(*segment, 1);
+  CHECK(segment->note_loss({2, Loss::kUnreachable, 1}));
+  CHECK(segment->note_loss({1, Loss::kLeft, 1}));
+  segment->announce_losses();
+  CHECK(read_all(reader) == Losses{{2, Loss::kUnreachable, 1}, {1, Loss::kLeft, 1}});
+}
 
 }  // namespace
 }  // namespace ronde::net

@@ -60,10 +60,10 @@ TEST_CASE("a dial that takes too long goes over the next interface, while there 
 TEST_CASE(
     "a link that has broken is dialed over another interface, as long as its outage may last") {
   Dials dials(kLong);
-  dials.peer.outage = LinkOutage{now(), {}, "broke"};
+  dials.peer.outages.begin(now(), "broke");
   dials.dialer.dial(1, dials.peer, {});
   CHECK(dials.tried == std::vector<int>{1});
-  CHECK(dials.peer.dial_limit == dials.peer.outage->began + kLong);
+  CHECK(dials.peer.dial_limit == dials.peer.outages.lasting()->began + kLong);
 }
 
 TEST_CASE("links that do not heal go over the first interface alone") {

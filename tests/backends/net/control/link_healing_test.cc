@@ -48,7 +48,7 @@ class Rank {
     LinkHooks hooks;
     hooks.frame_arrived = [] {};
     hooks.rank_lost = [](const LostRank&) {};
-    hooks.rank_silent = [](int, Silence, Duration) {};
+    hooks.rank_changed = [](int, const PeerLiveness&) {};
     hooks.link_healed = [this](int, const LinkOutage& outage) {
       const MutexLock lock(mutex_);
       outages_.push_back(outage);

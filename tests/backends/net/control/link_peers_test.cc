@@ -71,8 +71,8 @@ const LostRank kNeighbourLeft{1, Loss::kLeft, 0};
 
 /// The link has ended, as it was answered or broke.
 void end_link(LinkPeers& peers, OneEnd& end) {
-  const Loss how = (*end).farewell() ? Loss::kLeft : Loss::kClosed;
-  CHECK_FALSE(peers.end(*end, how, now()));
+  (*end).end(Loss::kClosed);
+  CHECK_FALSE(peers.end(*end, now()));
 }
 
 TEST_CASE("healing links: after the answered goodbye no news keeps a rank from leaving") {
@@ -81,7 +81,7 @@ TEST_CASE("healing links: after the answered goodbye no news keeps a rank from l
   OneEnd link(kFarLeader);
   peers.begin(*link);
   peers.leave(Leaving::kAll);
-  peers.part_with(*link);
+  peers.send_goodbye(*link);
   CHECK(link.sent_kinds() == Kinds{FrameKind::kBegin, FrameKind::kGoodbye});
   CHECK_FALSE(peers.all_ended());
   link.receive(FrameKind::kAnswer, 0);
@@ -124,7 +124,7 @@ TEST_CASE("healing links: a rank that leaves during an outage says goodbye once 
   peers.begin(*second);
   CHECK(peers.learn(kNeighbourLeft, nullptr));
   peers.leave(Leaving::kAll);
-  peers.part_with(*second);
+  peers.send_goodbye(*second);
   CHECK(second.sent_kinds() == Kinds{FrameKind::kBegin});  // its peer would end the link
   peers.greet(*second, 0);
   CHECK(second.sent_kinds() == Kinds{FrameKind::kLost, FrameKind::kGoodbye});
@@ -193,16 +193,16 @@ TEST_CASE("the end of an older link changes nothing") {
 
 TEST_CASE("each message is taken once, and the peer is told") {
   LinkSession session(true);
-  CHECK_FALSE(session.owes());
+  CHECK_FALSE(session.has_unconfirmed());
   CHECK(session.take(0, 100));
   CHECK_FALSE(session.take(0, 100));
-  CHECK(session.lacks_some(2));
-  CHECK(session.owes());
-  CHECK_FALSE(session.owes_many());
+  CHECK(session.is_ahead(2));
+  CHECK(session.has_unconfirmed());
+  CHECK_FALSE(session.has_many_unconfirmed());
   CHECK(session.take(1, 1 << 20));
-  CHECK(session.owes_many());
-  CHECK(session.tell() == 2);
-  CHECK_FALSE(session.owes());
+  CHECK(session.has_many_unconfirmed());
+  CHECK(session.confirmation() == 2);
+  CHECK_FALSE(session.has_unconfirmed());
 }
 
 TEST_CASE("a session that is given up keeps nothing") {

@@ -23,7 +23,7 @@ class OneEnd {
     int ends[2] = {-1, -1};
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
     other_.reset(ends[1]);
-    link_.emplace(io_, Link{rank, Stream(FileDescriptor(ends[0])), true}, sink_);
+    link_.emplace(io_, Link{rank, Stream(FileDescriptor(ends[0])), true}, LossLimits{}, sink_);
     link_->start();
   }
 
@@ -58,8 +58,7 @@ class OneEnd {
     return bytes;
   }
 
-  const LinkSink sink_{[](TcpLink&) {}, [](TcpLink&, const FrameHead&, auto) {},
-                       [](TcpLink&, Loss, Duration) {}};
+  const LinkSink sink_{[](TcpLink&) {}, [](TcpLink&, const FrameHead&, auto) {}, [](TcpLink&) {}};
   asio::io_context io_;
   FileDescriptor other_;
   std::optional<TcpLink> link_;
