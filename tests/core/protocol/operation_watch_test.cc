@@ -18,7 +18,7 @@ TimePoint at(int second) { return TimePoint{} + seconds(second); }
 
 /// Rank 0, which warns after 10 s, gives up after 30 s and looks for cycles after one.
 struct Watched {
-  const TreeNode node;
+  const TreeNode node{};
   const ResponseCache cache{0};
   OwnOperations own{node, cache};
   OperationWatch watch{0, {.warning = seconds(10), .error = seconds(30), .cycle = seconds(1)}, own};
