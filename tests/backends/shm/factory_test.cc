@@ -1,12 +1,13 @@
 #include "backends/shm/factory.h"
 
-#include <dirent.h>
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -60,17 +61,12 @@ TEST_CASE("when one rank cannot, all ranks learn the same") {
   }
 }
 
-int open_files() {
-  DIR* const directory = opendir("/proc/self/fd");
-  REQUIRE(directory != nullptr);
-  int count = 0;
-  while (readdir(directory) != nullptr) ++count;
-  closedir(directory);
-  return count;
+std::ptrdiff_t open_files() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
 }
 
 TEST_CASE("opening and closing groups leaves no descriptor") {
-  const int before = open_files();
+  const auto before = open_files();
   for (int i = 0; i < 20; ++i) {
     const LocalJob job(2);
     run_ranks(2, [&](int rank) { REQUIRE(open_shm(job, rank) != nullptr); });

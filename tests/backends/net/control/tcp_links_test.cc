@@ -1,14 +1,14 @@
 // Links between many (pretended) hosts: which there are, and how losses become known along them.
 #include "backends/net/control/tcp_links.h"
 
-#include <dirent.h>
 #include <doctest/doctest.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <filesystem>
+#include <string>
 
 #include "tests/backends/net/channel_peer.h"
 #include "tests/backends/net/processes.h"
@@ -22,15 +22,13 @@ constexpr int kHosts = 12;  // rank 0 has ranks 1 to 8 below it, and rank 1 rank
 /// TCP connections of this process.
 int connections() {
   int count = 0;
-  DIR* const folder = ::opendir("/proc/self/fd");
-  while (const dirent* entry = ::readdir(folder)) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     sockaddr_in peer{};
     socklen_t size = sizeof(peer);
-    const int fd = std::atoi(entry->d_name);
+    const int fd = std::stoi(entry.path().filename());
     const bool connected = ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
     if (connected && peer.sin_family == AF_INET) ++count;
   }
-  ::closedir(folder);
   return count;
 }
 

@@ -1,15 +1,14 @@
 // The connections of a rank, counted in real processes.
-#include <dirent.h>
 #include <doctest/doctest.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <array>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -26,13 +25,10 @@ constexpr int kRanks = 8;
 /// Open sockets of this process.
 int sockets() {
   int count = 0;
-  DIR* folder = ::opendir("/proc/self/fd");
-  while (const dirent* entry = ::readdir(folder)) {
-    std::array<char, 16> target{};
-    const ssize_t length = ::readlinkat(::dirfd(folder), entry->d_name, target.data(), 7);
-    if (length > 0 && std::string(target.data()) == "socket:") ++count;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // as the descriptor of this folder
+    if (read_symlink(entry.path(), gone).native().starts_with("socket:")) ++count;
   }
-  ::closedir(folder);
   return count;
 }
 
