@@ -36,8 +36,8 @@ Status::Status(Code code, std::string message, const char* file, int line) {
 }
 
 const std::string& Status::message() const noexcept {
-  static const std::string empty;
-  return ok() ? empty : rep_->message;
+  static const std::string kEmpty;
+  return ok() ? kEmpty : rep_->message;
 }
 
 std::string Status::origin() const {

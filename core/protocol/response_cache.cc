@@ -40,9 +40,9 @@ int ResponseCache::find(const Request& request) const {
 }
 
 const RequestPtr& ResponseCache::at(int slot) const noexcept {
-  static const RequestPtr nothing;
+  static const RequestPtr kNothing;
   const auto index = static_cast<std::size_t>(slot);
-  return slot >= 0 && index < slots_.size() ? slots_[index].request : nothing;
+  return slot >= 0 && index < slots_.size() ? slots_[index].request : kNothing;
 }
 
 RequestPtr ResponseCache::at(int slot, std::uint64_t acked) const {

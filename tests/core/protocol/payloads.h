@@ -43,10 +43,10 @@ inline InlinePayload payload_of(const Request& request, int rank, float value) {
 
 /// Options of members whose operations carry up to `bytes` of all ranks together.
 inline MemberOptions carrying(std::size_t bytes) {
-  static const AddingReducer reducer;
+  static const AddingReducer kReducer;
   MemberOptions options;
   options.payload_bytes = bytes;
-  options.payloads = &reducer;
+  options.payloads = &kReducer;
   return options;
 }
 
