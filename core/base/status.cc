@@ -45,8 +45,8 @@ std::string Status::origin() const {
 }
 
 const std::optional<FailedRank>& Status::failed_rank() const noexcept {
-  static const std::optional<FailedRank> none;
-  return ok() ? none : rep_->failed_rank;
+  static const std::optional<FailedRank> kNone;
+  return ok() ? kNone : rep_->failed_rank;
 }
 
 Status Status::about(FailedRank rank) const {
