@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
+#include <utility>
 
 namespace ronde {
 
@@ -43,62 +46,60 @@ std::optional<std::int64_t> parse_size(std::string_view text) {
   return *value << shift;
 }
 
-template <typename Chrono>
-Setting duration(SettingInfo info, Chrono Config::*field) {
+std::string as_it_is(const std::string& value) { return value; }
+
+constexpr auto kShowNumber = [](auto value) { return fmt::to_string(value); };
+constexpr auto kShowCount = [](auto value) { return fmt::to_string(value.count()); };
+
+/// A setting of this field. `parse` gives the value of a text, or nothing: then the error says what
+/// is `allowed`. `show` gives its text.
+template <typename T, typename Parse, typename Show>
+Setting setting(const SettingInfo& info, T Config::*field, std::string allowed, Parse parse,
+                Show show) {
   return {info,
           [=](Config& config, const std::string& value) {
-            const auto parsed = parse_integer(value, 0, std::numeric_limits<int>::max());
-            if (!parsed) {
-              return bad_value(info.name, value,
-                               fmt::format("whole {} from 0 to 2147483647", info.unit));
-            }
-            config.*field = Chrono(*parsed);
+            const auto parsed = parse(value);
+            if (!parsed) return bad_value(info.name, value, allowed);
+            config.*field = static_cast<T>(*parsed);
             return Status();
           },
-          [field](const Config& config) { return fmt::to_string((config.*field).count()); }};
+          [=](const Config& config) { return show(config.*field); }};
+}
+
+template <typename Chrono>
+Setting duration(const SettingInfo& info, Chrono Config::*field) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  return setting(
+      info, field, fmt::format("whole {} from 0 to {}", info.unit, kMost),
+      [](const std::string& value) { return parse_integer(value, 0, kMost); }, kShowCount);
 }
 
 }  // namespace
 
 Setting text(SettingInfo info, std::string Config::*field) {
-  return {info,
-          [field](Config& config, const std::string& value) {
-            config.*field = value;
-            return Status();
-          },
-          [field](const Config& config) { return config.*field; }};
+  return setting(
+      info, field, "", [](const std::string& value) { return std::optional(value); }, as_it_is);
 }
 
 Setting integer(SettingInfo info, int Config::*field, int low, int high) {
-  return {info,
-          [=](Config& config, const std::string& value) {
-            const auto parsed = parse_integer(value, low, high);
-            if (!parsed) {
-              const bool bounded = high != std::numeric_limits<int>::max();
-              const std::string end = bounded ? fmt::format(" to {}", high) : std::string();
-              return bad_value(info.name, value, fmt::format("whole numbers from {}{}", low, end));
-            }
-            config.*field = static_cast<int>(*parsed);
-            return Status();
-          },
-          [field](const Config& config) { return fmt::to_string(config.*field); }};
+  const bool bounded = high != std::numeric_limits<int>::max();
+  return setting(
+      info, field,
+      fmt::format("whole numbers from {}{}", low, bounded ? fmt::format(" to {}", high) : ""),
+      [=](const std::string& value) { return parse_integer(value, low, high); }, kShowNumber);
 }
 
 Setting size(SettingInfo info, std::size_t Config::*field, std::size_t most) {
-  return {info,
-          [=](Config& config, const std::string& value) {
-            const auto parsed = parse_size(value);
-            if (!parsed || static_cast<std::size_t>(*parsed) > most) {
-              const bool bounded = most != std::numeric_limits<std::size_t>::max();
-              const std::string end =
-                  bounded ? fmt::format(" to {}", most) : std::string(", or 64K, 16M, 1G");
-              return bad_value(info.name, value,
-                               fmt::format("{} as a whole number from 0{}", info.unit, end));
-            }
-            config.*field = static_cast<std::size_t>(*parsed);
-            return Status();
-          },
-          [field](const Config& config) { return fmt::to_string(config.*field); }};
+  const bool bounded = most != std::numeric_limits<std::size_t>::max();
+  return setting(
+      info, field,
+      fmt::format("{} as a whole number from 0{}", info.unit,
+                  bounded ? fmt::format(" to {}", most) : ", or 64K, 16M, 1G"),
+      [=](const std::string& value) {
+        const auto parsed = parse_size(value);
+        return parsed && static_cast<std::size_t>(*parsed) <= most ? parsed : std::nullopt;
+      },
+      kShowNumber);
 }
 
 Setting time(SettingInfo info, std::chrono::microseconds Config::*field) {
@@ -112,72 +113,57 @@ Setting time(SettingInfo info, std::chrono::seconds Config::*field) {
 }
 
 Setting seconds(SettingInfo info, std::chrono::duration<double> Config::*field) {
-  return {info,
-          [=](Config& config, const std::string& value) {
-            double parsed = -1;
-            const auto [end, error] =
-                std::from_chars(value.data(), value.data() + value.size(), parsed);
-            const bool whole = error == std::errc() && end == value.data() + value.size();
-            if (!whole || !(parsed >= 0 && parsed <= kMostSeconds)) {
-              return bad_value(info.name, value, "a number of seconds from 0 to 1000000");
-            }
-            config.*field = std::chrono::duration<double>(parsed);
-            return Status();
-          },
-          [field](const Config& config) { return fmt::to_string((config.*field).count()); }};
+  return setting(
+      info, field, "a number of seconds from 0 to 1000000",
+      [](const std::string& value) -> std::optional<double> {
+        double parsed = -1;
+        const auto [end, error] =
+            std::from_chars(value.data(), value.data() + value.size(), parsed);
+        const bool whole = error == std::errc() && end == value.data() + value.size();
+        if (!whole || !(parsed >= 0 && parsed <= kMostSeconds)) return std::nullopt;
+        return parsed;
+      },
+      kShowCount);
 }
 
 Setting freeze(SettingInfo info) {
-  return {info,
-          [=](Config& config, const std::string& value) {
-            const auto parsed = parse_integer(value, 0, std::numeric_limits<int>::max());
-            if (!parsed || (*parsed > 0 && *parsed < 4)) {
-              return bad_value(info.name, value, "0, or whole s from 4 to 2147483647");
-            }
-            config.freeze_timeout = std::chrono::seconds(*parsed);
-            return Status();
-          },
-          [](const Config& config) { return fmt::to_string(config.freeze_timeout.count()); }};
+  return setting(
+      info, &Config::freeze_timeout, "0, or whole s from 4 to 2147483647",
+      [](const std::string& value) {
+        const auto parsed = parse_integer(value, 0, std::numeric_limits<int>::max());
+        return parsed && *parsed > 0 && *parsed < 4 ? std::nullopt : parsed;
+      },
+      kShowCount);
 }
 
 Setting flag(SettingInfo info, bool Config::*field) {
-  return {info,
-          [=](Config& config, const std::string& value) {
-            if (value != "0" && value != "1") return bad_value(info.name, value, "0 or 1");
-            config.*field = value == "1";
-            return Status();
-          },
-          [field](const Config& config) { return std::string(config.*field ? "1" : "0"); }};
+  return setting(
+      info, field, "0 or 1",
+      [](const std::string& value) {
+        return value == "0" || value == "1" ? std::optional(value == "1") : std::nullopt;
+      },
+      [](bool value) { return std::string(value ? "1" : "0"); });
 }
 
 Setting one_of(SettingInfo info, std::string Config::*field, std::vector<std::string> allowed) {
-  return {info,
-          [=](Config& config, const std::string& value) {
-            for (const std::string& candidate : allowed) {
-              if (value == candidate) {
-                config.*field = value;
-                return Status();
-              }
-            }
-            return bad_value(info.name, value, fmt::format("{}", fmt::join(allowed, ", ")));
-          },
-          [field](const Config& config) { return config.*field; }};
+  std::string names = fmt::format("{}", fmt::join(allowed, ", "));
+  return setting(
+      info, field, std::move(names),
+      [allowed = std::move(allowed)](const std::string& value) {
+        const bool known = std::ranges::count(allowed, value) > 0;
+        return known ? std::optional(value) : std::nullopt;
+      },
+      as_it_is);
 }
 
 Setting level(SettingInfo info, LogLevel Config::*field) {
-  return {info,
-          [=](Config& config, const std::string& value) {
-            for (std::size_t i = 0; i < kLevels.size(); ++i) {
-              if (value == kLevels[i]) {
-                config.*field = static_cast<LogLevel>(i);
-                return Status();
-              }
-            }
-            return bad_value(info.name, value, fmt::format("{}", fmt::join(kLevels, ", ")));
-          },
-          [field](const Config& config) {
-            return std::string(kLevels[static_cast<std::size_t>(config.*field)]);
-          }};
+  return setting(
+      info, field, fmt::format("{}", fmt::join(kLevels, ", ")),
+      [](const std::string& value) -> std::optional<std::ptrdiff_t> {
+        const auto* const found = std::ranges::find(kLevels, value);
+        return found == kLevels.end() ? std::nullopt : std::optional(found - kLevels.begin());
+      },
+      [](LogLevel value) { return std::string(kLevels[static_cast<std::size_t>(value)]); });
 }
 
 }  // namespace setting_kinds
