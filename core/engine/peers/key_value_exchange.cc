@@ -1,6 +1,9 @@
 #include "core/engine/peers/key_value_exchange.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "core/base/wire_codec.h"
 #include "core/engine/frames/frame.h"
@@ -21,8 +24,8 @@ struct Head {
 };
 
 /// A piece of the values of a part of the tree.
-struct Values {
-  ExchangedValues values;
+struct Piece {
+  std::map<int, std::string> values;  ///< By rank.
   bool last = true;
 
   static void fields(auto& wire, auto& self) { wire(self.values, self.last); }
@@ -56,6 +59,26 @@ struct KeyValueExchange::Answer {
   static void fields(auto& wire, auto& self) { wire(self.missing, self.asked); }
 };
 
+void KeyValueExchange::Round::end() {
+  std::vector<std::string> all;
+  for (const int rank : ranks) {
+    const auto found = values.find(rank);
+    if (found == values.end()) {
+      outcome = Status(Code::kInternal, fmt::format("rank {} has no value in the exchange", rank));
+      return;
+    }
+    all.push_back(found->second);
+  }
+  outcome = std::move(all);
+}
+
+void KeyValueExchange::Round::take_answer(const std::vector<int>& more_missing,
+                                          int more_questions) {
+  missing.insert(more_missing.begin(), more_missing.end());
+  open_questions += more_questions;
+  asked = true;
+}
+
 bool KeyValueExchange::is_valid(int rank) const { return rank >= 0 && rank < topology_.size(); }
 
 TreePlace KeyValueExchange::place_of(int rank, const std::vector<int>& ranks) const {
@@ -68,36 +91,37 @@ TreePlace KeyValueExchange::place_of(int rank, const std::vector<int>& ranks) co
 
 void KeyValueExchange::begin(const ExchangeId& id, std::vector<int> ranks, std::string mine) {
   const MutexLock lock(mutex_);
-  ExchangeRound& round = rounds_[id];
-  TreePlace place = place_of(topology_.rank, ranks);
-  round.begin(topology_.rank, std::move(ranks), std::move(place), std::move(mine));
-  if (round.ended()) return fail(id, round, round.outcome().status(), -1);  // it failed before
+  Round& round = rounds_[id];
+  round.place = place_of(topology_.rank, ranks);
+  round.ranks = std::move(ranks);
+  round.values[topology_.rank] = std::move(mine);
+  if (round.outcome) return fail(id, round, round.outcome->status(), -1);  // it failed before
   if (const auto why = why_hopeless(round)) return fail(id, round, *why, -1);
   advance(id, round);
 }
 
 /// The reason of a rank that has left and that `round` waits for.
-std::optional<Status> KeyValueExchange::why_hopeless(const ExchangeRound& round) const {
+std::optional<Status> KeyValueExchange::why_hopeless(const Round& round) const {
   for (const auto& [rank, reason] : left_) {
-    const auto& children = round.place().children;
-    const bool is_child = std::find(children.begin(), children.end(), rank) != children.end();
-    if (rank == round.place().parent || (is_child && !round.has_all_of(rank))) return reason;
+    const bool is_child = std::ranges::count(round.place.children, rank) > 0;
+    if (rank == round.place.parent || (is_child && !round.complete.contains(rank))) return reason;
   }
   return std::nullopt;
 }
 
 /// Sends what was gathered on, once it is complete.
-void KeyValueExchange::advance(const ExchangeId& id, ExchangeRound& round) {
-  if (round.ended() || !round.gathered()) return;
-  if (!round.place().is_root()) return send_values(round.place().parent, id, round.values(), false);
-  round.add_all({}, true);
+void KeyValueExchange::advance(const ExchangeId& id, Round& round) {
+  const bool gathered = round.begun() && std::ranges::all_of(round.place.children, [&](int child) {
+                          return round.complete.contains(child);
+                        });
+  if (round.outcome || !gathered) return;
+  if (!round.place.is_root()) return send_values(round.place.parent, id, round.values, false);
   end(id, round);
 }
 
-void KeyValueExchange::send_values(int to, const ExchangeId& id, const ExchangedValues& values,
-                                   bool down) {
+void KeyValueExchange::send_values(int to, const ExchangeId& id, const Values& values, bool down) {
   const Kind kind = down ? Kind::kDown : Kind::kUp;
-  Values piece{.values = {}, .last = false};
+  Piece piece{.values = {}, .last = false};
   std::size_t bytes = 0;
   for (const auto& [rank, value] : values) {
     if (bytes > 0 && bytes + value.size() > kPieceBytes) {
@@ -113,19 +137,19 @@ void KeyValueExchange::send_values(int to, const ExchangeId& id, const Exchanged
   sender_.send(EnginePart::kExchange, id.key);
 }
 
-/// The round has ended here: tells the children, and forgets it where no caller waits.
-void KeyValueExchange::end(const ExchangeId& id, ExchangeRound& round) {
-  if (!round.outcome().ok()) return fail(id, round, round.outcome().status(), -1);
-  for (const int child : round.place().children) send_values(child, id, round.values(), true);
+/// All values are here: tells the children, and forgets the round where no caller waits.
+void KeyValueExchange::end(const ExchangeId& id, Round& round) {
+  round.end();
+  if (!round.outcome->ok()) return fail(id, round, round.outcome->status(), -1);
+  for (const int child : round.place.children) send_values(child, id, round.values, true);
   if (round.abandoned) rounds_.erase(id);
 }
 
 /// Ends the round by an error, here and at the neighbours but `except`.
-void KeyValueExchange::fail(const ExchangeId& id, ExchangeRound& round, const Status& why,
-                            int except) {
-  round.fail(why);
-  std::vector<int> neighbours = round.place().children;
-  if (!round.place().is_root()) neighbours.push_back(round.place().parent);
+void KeyValueExchange::fail(const ExchangeId& id, Round& round, const Status& why, int except) {
+  if (!round.outcome) round.outcome = why;
+  std::vector<int> neighbours = round.place.children;
+  if (!round.place.is_root()) neighbours.push_back(round.place.parent);
   for (const int rank : neighbours) {
     if (rank != except) sender_.add(rank, message(id, Kind::kFailure, why));
   }
@@ -156,18 +180,20 @@ Status KeyValueExchange::on_frame(int from, std::uint64_t key, std::span<const s
 }
 
 Status KeyValueExchange::on_values(const ExchangeId& id, int from, bool down, WireReader& reader) {
-  Values read;
+  Piece read;
   reader(read);
   RONDE_RETURN_IF_ERROR(reader.finish());
-  ExchangeRound& round = rounds_[id];
-  if (!down) {
-    round.add(from, std::move(read.values), read.last);
-    advance(id, round);
-    return {};
+  Round& round = rounds_[id];
+  if (down && !round.begun()) {
+    return {Code::kInvalidArgument, "all values, before this rank gave its own"};
   }
-  if (!round.begun()) return {Code::kInvalidArgument, "all values, before this rank gave its own"};
-  round.add_all(std::move(read.values), read.last);
-  if (round.ended()) end(id, round);
+  round.values.merge(read.values);
+  if (!down) {
+    if (read.last) round.complete.insert(from);
+    advance(id, round);
+  } else if (read.last && !round.outcome) {
+    end(id, round);
+  }
   return {};
 }
 
@@ -176,8 +202,8 @@ Status KeyValueExchange::on_failure(const ExchangeId& id, int from, WireReader& 
   reader(why);
   reader.require(!why.ok(), "it is no error");
   RONDE_RETURN_IF_ERROR(reader.finish());
-  ExchangeRound& round = rounds_[id];
-  if (!round.ended()) fail(id, round, why, from);
+  Round& round = rounds_[id];
+  if (!round.outcome) fail(id, round, why, from);
   return {};
 }
 
@@ -211,8 +237,8 @@ KeyValueExchange::Answer KeyValueExchange::look_for_missing(const ExchangeId& id
                                                             const Question& question, int from) {
   Answer answer;
   const auto found = rounds_.find(id);
-  const ExchangeRound* const round = found == rounds_.end() ? nullptr : &found->second;
-  if (round != nullptr && round->ended()) return answer;
+  const Round* const round = found == rounds_.end() ? nullptr : &found->second;
+  if (round != nullptr && round->outcome) return answer;
   if (round == nullptr || !round->begun()) answer.missing.push_back(topology_.rank);
   const auto pass_on = [&](int to, bool down) {
     sender_.add(to, message(id, Kind::kQuestion, Question{question.origin, down, question.ranks}));
@@ -220,7 +246,7 @@ KeyValueExchange::Answer KeyValueExchange::look_for_missing(const ExchangeId& id
   };
   const TreePlace place = place_of(topology_.rank, question.ranks);
   for (const int child : place.children) {
-    if (child == from || (round != nullptr && round->has_all_of(child))) continue;
+    if (child == from || (round != nullptr && round->complete.contains(child))) continue;
     const bool is_leaf = place_of(child, question.ranks).children.empty();
     is_leaf ? answer.missing.push_back(child) : pass_on(child, true);
   }
@@ -233,7 +259,7 @@ void KeyValueExchange::ask_who_is_missing(const ExchangeId& id) {
   const MutexLock lock(mutex_);
   const auto found = rounds_.find(id);
   if (found == rounds_.end()) return;
-  const Question question{topology_.rank, false, found->second.ranks()};
+  const Question question{topology_.rank, false, found->second.ranks};
   const Answer answer = look_for_missing(id, question, topology_.rank);
   found->second.take_answer(answer.missing, answer.asked);
 }
@@ -243,7 +269,7 @@ void KeyValueExchange::on_left(int rank, const Status& reason) {
   left_.emplace(rank, reason);
   std::vector<ExchangeId> hopeless;
   for (const auto& [id, round] : rounds_) {
-    if (round.begun() && !round.ended() && why_hopeless(round)) hopeless.push_back(id);
+    if (round.begun() && !round.outcome && why_hopeless(round)) hopeless.push_back(id);
   }
   for (const ExchangeId& id : hopeless) fail(id, rounds_[id], reason, rank);
 }
@@ -251,8 +277,8 @@ void KeyValueExchange::on_left(int rank, const Status& reason) {
 std::optional<KeyValueExchange::Outcome> KeyValueExchange::take(const ExchangeId& id) {
   const MutexLock lock(mutex_);
   const auto found = rounds_.find(id);
-  if (found == rounds_.end() || !found->second.begun() || !found->second.ended()) return {};
-  Outcome outcome = found->second.outcome();
+  if (found == rounds_.end() || !found->second.begun() || !found->second.outcome) return {};
+  Outcome outcome = *std::move(found->second.outcome);
   rounds_.erase(found);
   return outcome;
 }
@@ -262,16 +288,16 @@ void KeyValueExchange::abandon(const ExchangeId& id) {
   const auto found = rounds_.find(id);
   if (found == rounds_.end()) return;
   found->second.abandoned = true;
-  if (found->second.ended()) rounds_.erase(found);
+  if (found->second.outcome) rounds_.erase(found);
 }
 
 std::optional<std::vector<int>> KeyValueExchange::missing(const ExchangeId& id, bool all) {
   const MutexLock lock(mutex_);
   const auto found = rounds_.find(id);
   if (found == rounds_.end()) return std::vector<int>();
-  const ExchangeRound& round = found->second;
-  if (all && !round.all_answered()) return std::nullopt;
-  return std::vector<int>(round.missing().begin(), round.missing().end());
+  const Round& round = found->second;
+  if (all && (!round.asked || round.open_questions > 0)) return std::nullopt;
+  return std::vector<int>(round.missing.begin(), round.missing.end());
 }
 
 }  // namespace ronde

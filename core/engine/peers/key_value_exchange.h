@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,8 +18,8 @@
 #include "core/base/status.h"
 #include "core/base/wire_codec.h"
 #include "core/engine/frames/frame.h"
-#include "core/engine/peers/exchange_round.h"
 #include "core/ports/topology.h"
+#include "core/protocol/tree.h"
 
 namespace ronde {
 
@@ -61,28 +62,47 @@ class KeyValueExchange {
  private:
   struct Question;
   struct Answer;
+  using Values = std::map<int, std::string>;  // by rank
+
+  /// One exchange as this rank sees it. It gathers the values of this rank's part of the tree, then
+  /// takes those of all ranks, or an error. Values of children may come before begin().
+  struct Round {
+    std::vector<int> ranks;  // ascending, this one included; empty before begin()
+    TreePlace place;
+    Values values;                   // so far
+    std::set<int> complete;          // children with all values of their part of the tree
+    std::optional<Outcome> outcome;  // the values in the order of the ranks, once it has ended
+    bool abandoned = false;          // the caller no longer waits for the outcome
+    std::set<int> missing;
+    int open_questions = 0;
+    bool asked = false;
+
+    [[nodiscard]] bool begun() const noexcept { return !ranks.empty(); }
+    /// The last value has come from the parent, or to the root.
+    void end();
+    void take_answer(const std::vector<int>& more_missing, int more_questions);
+  };
 
   Status on_values(const ExchangeId& id, int from, bool down, WireReader& reader)
       RONDE_REQUIRES(mutex_);
   Status on_failure(const ExchangeId& id, int from, WireReader& reader) RONDE_REQUIRES(mutex_);
   Status on_question(const ExchangeId& id, int from, WireReader& reader) RONDE_REQUIRES(mutex_);
   Status on_answer(const ExchangeId& id, WireReader& reader) RONDE_REQUIRES(mutex_);
-  void advance(const ExchangeId& id, ExchangeRound& round) RONDE_REQUIRES(mutex_);
-  void end(const ExchangeId& id, ExchangeRound& round) RONDE_REQUIRES(mutex_);
-  void fail(const ExchangeId& id, ExchangeRound& round, const Status& why, int except)
+  void advance(const ExchangeId& id, Round& round) RONDE_REQUIRES(mutex_);
+  void end(const ExchangeId& id, Round& round) RONDE_REQUIRES(mutex_);
+  void fail(const ExchangeId& id, Round& round, const Status& why, int except)
       RONDE_REQUIRES(mutex_);
-  void send_values(int to, const ExchangeId& id, const ExchangedValues& values, bool down);
+  void send_values(int to, const ExchangeId& id, const Values& values, bool down);
   [[nodiscard]] bool is_valid(int rank) const;
   [[nodiscard]] TreePlace place_of(int rank, const std::vector<int>& ranks) const;
-  [[nodiscard]] std::optional<Status> why_hopeless(const ExchangeRound& round) const
-      RONDE_REQUIRES(mutex_);
+  [[nodiscard]] std::optional<Status> why_hopeless(const Round& round) const RONDE_REQUIRES(mutex_);
   [[nodiscard]] Answer look_for_missing(const ExchangeId& id, const Question& question, int from)
       RONDE_REQUIRES(mutex_);
 
   FrameSender& sender_;
   const Topology& topology_;
   Mutex mutex_;
-  std::map<ExchangeId, ExchangeRound> rounds_ RONDE_GUARDED_BY(mutex_);
+  std::map<ExchangeId, Round> rounds_ RONDE_GUARDED_BY(mutex_);
   std::map<int, Status> left_ RONDE_GUARDED_BY(mutex_);
 };
 
