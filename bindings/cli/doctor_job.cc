@@ -49,7 +49,7 @@ std::vector<std::string> functions_of(const DumpThread& thread) {
 bool is_idle(const DumpThread& thread, const std::vector<std::string>& functions) {
   constexpr std::array<std::string_view, 4> kWaits{
       "ronde::futex_wait", "ronde::BasicWakeWord::", "ronde::Driver::background_",
-      "ronde::QueueWorker::thread_main"};
+      "ronde::BundleQueue::thread_main"};
   if (!thread.name.starts_with(kThreadPrefix) || !thread.state.starts_with('S')) return false;
   return std::ranges::all_of(functions, [&](const std::string& function) {
     return !function.starts_with("ronde::") ||

@@ -71,8 +71,7 @@ SetQueueOptions Engine::queue_options(SetId id, std::vector<int> members) {
   queue.meter = &meter_;
   queue.role = &role_;
   queue.launches = &launch_order_;
-  queue.on_device_work = [this, id] { queues_.launches().ask(id); };
-  queue.on_launch = [this](std::uint64_t set) { queues_.launches().place(set); };
+  queue.coordinator = &queues_.launches();
   queue.on_left_behind = [this](const Status& why) { membership_.note_left_behind(why); };
   queue.on_broken = [this](const Status& reason) { membership_.fail(reason); };
   return queue;

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/engine/queues/fusion.h"
-#include "core/ports/executor.h"
+#include "core/base/thread_name.h"
+#include "core/engine/queues/launch_coordinator.h"
+#include "core/protocol/request.h"
 
 namespace ronde {
 namespace {
@@ -13,17 +14,19 @@ constexpr std::uint64_t kPacedInFlight = 2;  // one runs, and the next is there 
 
 }  // namespace
 
-BundleQueue::BundleQueue(BundleQueueOptions options)
-    : options_(std::move(options)),
-      turns_(*options_.launches),
-      worker_(worker_options(std::move(options_.worker))) {}
+BundleQueue::BundleQueue(const SetQueueOptions& options, bool coordinates, FinishOperation finish)
+    : options_(options),
+      coordinates_(coordinates),
+      finish_(std::move(finish)),
+      turns_(*options.launches) {}
 
-QueueWorkerOptions BundleQueue::worker_options(QueueWorkerOptions options) {
-  options.paced_ended = [this, role = options.role] {
-    paced_ended_.fetch_add(1, std::memory_order_acq_rel);
-    if (options_.coordinates) role->request_step();  // to let more go
-  };
-  return options;
+BundleQueue::~BundleQueue() {
+  {
+    MutexLock lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
 }
 
 void BundleQueue::add(QueuedBundle whole) {
@@ -69,11 +72,11 @@ std::uint32_t BundleQueue::pace() {
 
 /// Gives device work its turn, whose place the job's order of launches decides.
 void BundleQueue::hand_over(QueuedBundle bundle) {
-  if (bundle.device.kind != DeviceKind::kCpu && options_.members > 1) {
+  if (bundle.device.kind != DeviceKind::kCpu && options_.member.members.size() > 1) {
     if (options_.id == kGlobalSet) {
       turns_.place_next();
-    } else if (options_.coordinates && !worker_.aborted()) {
-      options_.on_device_work();
+    } else if (coordinates_ && !options_.abort->aborted()) {
+      options_.coordinator->ask(options_.id);
     }
     bundle.turn = turns_.take();
   }
@@ -82,10 +85,71 @@ void BundleQueue::hand_over(QueuedBundle bundle) {
 
 void BundleQueue::run(bool alone) {
   for (QueuedBundle& bundle : released_) {
-    const bool small = input_bytes(bundle) <= options_.inline_bytes;
-    worker_.run_or_queue(std::move(bundle), alone && small);
+    // Device work may have to agree with other ranks first. The driving thread must not wait for
+    // that.
+    const bool runs_here = alone && bundle.device.kind == DeviceKind::kCpu &&
+                           options_.executor->polls() &&
+                           input_bytes(bundle) <= options_.inline_bytes;
+    const bool waits_for_none = !bundle.result.empty();
+    if ((waits_for_none || runs_here) && !executing()) {
+      execute(bundle);  // only this thread queues: it drives
+      continue;
+    }
+    MutexLock lock(mutex_);
+    if (!thread_.joinable()) thread_ = std::thread([this] { thread_main(); });
+    queue_.push_back(std::move(bundle));
+    changed_.notify_all();
   }
   released_.clear();
+}
+
+bool BundleQueue::executing() const {
+  MutexLock lock(mutex_);
+  return running_ || !queue_.empty();
+}
+
+void BundleQueue::execute(QueuedBundle& bundle) {
+  const TimePoint started = now();
+  for (const OperationPtr& operation : bundle.operations) {
+    if (operation) options_.records->reach(operation->record(), OperationStage::kStarted, started);
+  }
+  const AbortToken& abort = *options_.abort;
+  const Status status =
+      abort.aborted() ? abort.status() : options_.executor->execute(bundle, abort);
+  bundle.turn.reset();
+  const TimePoint ended = now();
+  if (status.ok()) {
+    options_.meter->ended(EndedBundle{.tensors = bundle.operations.size(),
+                                      .bytes = input_bytes(bundle),
+                                      .duration_ns = to_ns(ended - started)});
+  }
+  for (const OperationPtr& operation : bundle.operations) {
+    if (operation && operation->tensor_finished(status)) {
+      const Request& request = operation->submission().request;
+      finish_(operation, with_request(operation->tensors_status(), request), ended);
+    }
+  }
+  options_.role->notify_callers();
+  if (!bundle.paced) return;
+  paced_ended_.fetch_add(1, std::memory_order_acq_rel);
+  if (coordinates_) options_.role->request_step();  // to let more go
+}
+
+void BundleQueue::thread_main() {
+  name_this_thread("ronde-queue");
+  for (;;) {
+    QueuedBundle bundle;
+    {
+      MutexLock lock(mutex_);
+      running_ = false;
+      while (queue_.empty() && !stop_) changed_.wait(mutex_);
+      if (queue_.empty()) return;
+      bundle = std::move(queue_.front());
+      queue_.pop_front();
+      running_ = true;
+    }
+    execute(bundle);
+  }
 }
 
 }  // namespace ronde

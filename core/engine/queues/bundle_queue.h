@@ -2,43 +2,75 @@
 //
 // Large bundles are cut into partitions, and ordered by priority. Those that were cut are paced:
 // the coordinator lets a few run at a time. So urgent work agreed later can overtake the rest.
+// The driving thread runs small bundles if no other is queued. The queue's own thread runs the
+// rest.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
 
+#include "core/base/abort.h"
+#include "core/base/mutex.h"
+#include "core/engine/queues/driving_role.h"
 #include "core/engine/queues/fusion.h"
 #include "core/engine/queues/launch_order.h"
-#include "core/engine/queues/queue_worker.h"
+#include "core/engine/queues/operation.h"
 #include "core/engine/queues/run_order.h"
+#include "core/engine/records/meter.h"
+#include "core/ports/event_sink.h"
+#include "core/ports/executor.h"
+#include "core/ports/topology.h"
+#include "core/protocol/member.h"
 
 namespace ronde {
+
+class LaunchCoordinator;
 
 /// Names a process set; 0 is the set of all ranks.
 using SetId = std::int32_t;
 inline constexpr SetId kGlobalSet = 0;
 
-struct BundleQueueOptions {
+/// One process set, and the parts of the engine that its queue uses, all of which outlive it.
+struct SetQueueOptions {
   SetId id = kGlobalSet;
-  std::size_t members = 1;
-  bool coordinates = false;         ///< This rank makes the set's batches.
+  MemberOptions member;
+  std::size_t fusion_threshold_bytes = 0;
   std::size_t partition_bytes = 0;  ///< Larger bundles are cut; 0: never. The same on all ranks.
   std::size_t inline_bytes = 0;     ///< Larger bundles run in the queue's thread.
-  LaunchOrder* launches = nullptr;  ///< Of this process. Outlives the queue.
-  /// Called when device work needs a place: see SetQueueOptions.
-  std::function<void()> on_device_work;
-  QueueWorkerOptions worker;  ///< All but `paced_ended`.
+  std::unique_ptr<Executor> executor;
+  std::shared_ptr<AbortToken> abort;
+  const Topology* topology = nullptr;   ///< May be null.
+  const EventSwitch* events = nullptr;  ///< May be null.
+  OperationRing* records = nullptr;
+  Meter* meter = nullptr;
+  DrivingRole* role = nullptr;               ///< Notified of each bundle that ended.
+  LaunchOrder* launches = nullptr;           ///< Of this process.
+  LaunchCoordinator* coordinator = nullptr;  ///< Gives device work its place among the launches.
+  /// Called when an operation has ended because of a rank that died or left; quick.
+  std::function<void(const Status&)> on_left_behind;
+  /// Called when the data plane has failed, so that the job cannot go on. Threads: any.
+  std::function<void(const Status&)> on_broken;
 };
+
+/// Called with each operation that has finished, its status and time, in the executing thread.
+using FinishOperation = std::function<void(const OperationPtr&, const Status&, TimePoint)>;
 
 /// Runs the agreed bundles of one process set, in the same order on all ranks.
 /// Threads: the driving thread, unless a member says otherwise.
 class BundleQueue {
  public:
-  explicit BundleQueue(BundleQueueOptions options);
+  /// `coordinates`: this rank makes the set's batches. `options` outlive it.
+  BundleQueue(const SetQueueOptions& options, bool coordinates, FinishOperation finish);
+  /// Runs what is queued (aborted work ends at once), then ends the thread. Blocks.
+  ~BundleQueue();
+  BundleQueue(const BundleQueue&) = delete;
+  BundleQueue& operator=(const BundleQueue&) = delete;
 
   /// Takes over a bundle, in the agreed order.
   void add(QueuedBundle whole);
@@ -51,11 +83,12 @@ class BundleQueue {
 
   /// True if run() has anything to do.
   [[nodiscard]] bool has_work() const noexcept { return !released_.empty(); }
-  /// Runs or queues all released bundles, in order. A bundle runs in this thread only where `alone`
-  /// and it is small. Blocks: for those that run here.
-  void run(bool alone);
+  /// Runs all released bundles in order. One runs in this thread if `alone` and it is small, or if
+  /// it waits for no other rank, and no other is queued or runs. The queue's thread, which starts
+  /// on first use, runs the rest. Blocks: for those that run here.
+  void run(bool alone) RONDE_EXCLUDES(mutex_);
   /// True if the queue's thread has work. Threads: any.
-  [[nodiscard]] bool executing() const { return worker_.busy(); }
+  [[nodiscard]] bool executing() const RONDE_EXCLUDES(mutex_);
 
   /// Any set but the global one: its next device work has its place now.
   void place_launch() { turns_.place_next(); }
@@ -66,19 +99,28 @@ class BundleQueue {
   void put(QueuedBundle bundle);
   void release_next();
   void hand_over(QueuedBundle bundle);
-  QueueWorkerOptions worker_options(QueueWorkerOptions options);
+  void execute(QueuedBundle& bundle);
+  void thread_main() RONDE_EXCLUDES(mutex_);
 
   // Const after construction.
-  BundleQueueOptions options_;
+  const SetQueueOptions& options_;
+  const bool coordinates_;
+  const FinishOperation finish_;
   // Driving thread only.
   RunOrder<QueuedBundle> order_;        // agreed, and not released yet
   std::vector<QueuedBundle> released_;  // for run()
   QueueTurns turns_;
   std::uint64_t bundles_ = 0;         // so far; all ranks count alike
   std::uint64_t paced_released_ = 0;  // coordinator: so far
+  std::thread thread_;
   // Any thread.
   std::atomic<std::uint64_t> paced_ended_{0};
-  QueueWorker worker_;  // last: ends before what it uses
+  // Guarded.
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::deque<QueuedBundle> queue_ RONDE_GUARDED_BY(mutex_);
+  bool running_ RONDE_GUARDED_BY(mutex_) = false;
+  bool stop_ RONDE_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace ronde

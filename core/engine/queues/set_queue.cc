@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/engine/queues/fusion.h"
+#include "core/engine/queues/launch_coordinator.h"
 
 namespace ronde {
 namespace {
@@ -18,27 +19,13 @@ bool breaks_group(Code code) {
 }  // namespace
 
 SetQueue::SetQueue(SetQueueOptions options)
-    : options_(std::move(options)), member_(options_.member), bundles_(bundle_options(options_)) {}
-
-BundleQueueOptions SetQueue::bundle_options(SetQueueOptions& options) {
-  return {.id = options.id,
-          .members = options.member.members.size(),
-          .coordinates = member_.coordinates(),
-          .partition_bytes = options.partition_bytes,
-          .inline_bytes = options.inline_bytes,
-          .launches = options.launches,
-          .on_device_work = options.on_device_work,
-          .worker = {.executor = std::move(options.executor),
-                     .abort = options.abort,
-                     .records = options.records,
-                     .meter = options.meter,
-                     .role = options.role,
-                     .finish = [this](const OperationPtr& operation, const Status& status,
-                                      TimePoint when) {
-                       if (breaks_group(status.code())) options_.on_broken(status);
-                       end(operation, status, when);
-                     }}};
-}
+    : options_(std::move(options)),
+      member_(options_.member),
+      bundles_(options_, member_.coordinates(),
+               [this](const OperationPtr& operation, const Status& status, TimePoint when) {
+                 if (breaks_group(status.code())) options_.on_broken(status);
+                 end(operation, status, when);
+               }) {}
 
 void SetQueue::submit(const OperationPtr& operation, TimePoint now) {
   const Request& request = operation->submission().request;
@@ -122,7 +109,7 @@ void SetQueue::collect_batch(Batch& batch) {
     bundles_.add(std::move(bundle));
   }
   bundles_.release(batch.released);
-  for (const std::uint64_t set : batch.launches) options_.on_launch(set);
+  for (const std::uint64_t set : batch.launches) options_.coordinator->place(set);
 }
 
 /// Ends the operations of a batch that failed or move no data.

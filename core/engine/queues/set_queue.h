@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,41 +12,11 @@
 #include <vector>
 
 #include "core/engine/queues/bundle_queue.h"
-#include "core/engine/queues/driving_role.h"
-#include "core/engine/queues/launch_order.h"
 #include "core/engine/queues/operation.h"
-#include "core/engine/records/meter.h"
 #include "core/ports/event_sink.h"
-#include "core/ports/topology.h"
 #include "core/protocol/member.h"
 
 namespace ronde {
-
-struct SetQueueOptions {
-  SetId id = kGlobalSet;
-  MemberOptions member;
-  std::size_t fusion_threshold_bytes = 0;
-  std::size_t partition_bytes = 0;  ///< Larger bundles are cut; 0: never. The same on all ranks.
-  std::size_t inline_bytes = 0;
-  std::unique_ptr<Executor> executor;
-  std::shared_ptr<AbortToken> abort;
-  const Topology* topology = nullptr;   ///< Outlives it; may be null.
-  const EventSwitch* events = nullptr;  ///< Outlives it; may be null.
-  OperationRing* records = nullptr;     ///< Outlives it.
-  Meter* meter = nullptr;               ///< Outlives it.
-  LaunchOrder* launches = nullptr;      ///< Of this process. Outlives it.
-  DrivingRole* role = nullptr;          ///< Notified of each operation that ended. Outlives it.
-  /// Called when an operation has ended because of a rank that died or left; quick.
-  std::function<void(const Status&)> on_left_behind;
-  /// This rank coordinates the set, which is not the global one. Its next device work needs a place
-  /// in the order of launches. Driving thread.
-  std::function<void()> on_device_work;
-  /// The global set: the next device work of a set has its place now, see order_launch(). Driving
-  /// thread.
-  std::function<void(std::uint64_t)> on_launch;
-  /// Called when the data plane has failed, so that the job cannot go on. Threads: any.
-  std::function<void(const Status&)> on_broken;
-};
 
 /// A warning for people. Other ranks of the set have it, too.
 struct QueueWarning {
@@ -103,7 +72,6 @@ class SetQueue {
   void finish(const OperationPtr& operation, const Status& status);
 
  private:
-  BundleQueueOptions bundle_options(SetQueueOptions& options);
   /// As finish(). Callers that wait are told by the caller: once for all that end together, as each
   /// wake-up costs more than a small operation.
   void end(const OperationPtr& operation, const Status& status, TimePoint when);
@@ -120,8 +88,7 @@ class SetQueue {
   void end_negotiation_events(std::span<const OperationPtr> operations, TimePoint when) const;
   std::vector<OperationPtr> take_operations(const Batch& batch);
 
-  // Const after construction.
-  SetQueueOptions options_;
+  const SetQueueOptions options_;
   // Driving thread only.
   Member member_;
   std::unordered_map<std::uint64_t, OperationPtr> unagreed_;

@@ -46,8 +46,7 @@ struct EngineParts {
     options.launches = &launch_order;
     options.on_left_behind = [this](const Status& why) { membership.note_left_behind(why); };
     options.on_broken = [this](const Status& reason) { membership.fail(reason); };
-    options.on_device_work = [this, id] { queues.launches().ask(id); };
-    options.on_launch = [this](std::uint64_t set) { queues.launches().place(set); };
+    options.coordinator = &queues.launches();
     return options;
   }
   /// A queue that is known and started.

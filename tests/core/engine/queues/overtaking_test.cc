@@ -23,10 +23,10 @@ constexpr std::size_t kPartition = 64 << 10;
 constexpr std::int64_t kLarge = 16 * kPartition / sizeof(float);
 
 /// Sums as ThreadExecutor does, notes what it ran, and waits while `hold` is set.
-class NotingExecutor final : public Executor {
+class OrderNoter final : public Executor {
  public:
-  NotingExecutor(std::shared_ptr<MeetingPlace> place, std::vector<std::string>& ran,
-                 const std::atomic<bool>& hold)
+  OrderNoter(std::shared_ptr<MeetingPlace> place, std::vector<std::string>& ran,
+             const std::atomic<bool>& hold)
       : inner_(std::move(place)), ran_(ran), hold_(hold) {}
   Status execute(const Bundle& bundle, const AbortToken& abort) override {
     while (hold_ && !abort.aborted()) std::this_thread::yield();
@@ -57,7 +57,7 @@ struct Rank {
     engine = std::make_unique<Engine>(options);
     std::vector<int> everyone(static_cast<std::size_t>(size));
     std::iota(everyone.begin(), everyone.end(), 0);
-    engine->add_set(kGlobalSet, everyone, std::make_unique<NotingExecutor>(place, ran, hold));
+    engine->add_set(kGlobalSet, everyone, std::make_unique<OrderNoter>(place, ran, hold));
   }
   ~Rank() {
     hold = false;
