@@ -61,8 +61,7 @@ constexpr auto kTable = std::to_array<HorovodName>({
      "hosts are not checked ahead of the start, so that there are no results to keep"},
     {"--gloo,--use-gloo", 0, "controller=gloo", "", kReplaced, "", "", kOwnControl},
     {"--mpi,--use-mpi", 0, "controller=mpi", "", kReplaced, "", "", kOwnControl},
-    {"", 0, "", "HOROVOD_CONTROLLER", kReplaced, "", "", kOwnControl},
-    {"", 0, "", "HOROVOD_CPU_OPERATIONS", kReplaced, "", "", kOwnControl},
+    {"", 0, "", "HOROVOD_CONTROLLER,HOROVOD_CPU_OPERATIONS", kReplaced, "", "", kOwnControl},
     {"--jsrun", 0, "", "", kReplaced, "", "",
      "ranks are started through ssh; -H or --hostfile lists the hosts of an LSF job"},
     {"--mpi-args", 1, "", "", kReplaced, "", "",
@@ -159,38 +158,22 @@ constexpr auto kTable = std::to_array<HorovodName>({
     {"", 0, "", "HOROVOD_DISABLE_NVTX_RANGES", kNeedless, "", "",
      "NVTX ranges are off unless RONDE_NVTX=1"},
     // The job.
-    {"", 0, "", "HOROVOD_RANK", kObeyed, "", "", kSetByLauncher},
-    {"", 0, "", "HOROVOD_SIZE", kObeyed, "", "", kSetByLauncher},
-    {"", 0, "", "HOROVOD_LOCAL_RANK", kNeedless, "", "", kSetByLauncher},
-    {"", 0, "", "HOROVOD_LOCAL_SIZE", kNeedless, "", "", kSetByLauncher},
-    {"", 0, "", "HOROVOD_CROSS_RANK", kNeedless, "", "", kSetByLauncher},
-    {"", 0, "", "HOROVOD_CROSS_SIZE", kNeedless, "", "", kSetByLauncher},
-    {"", 0, "", "HOROVOD_HOSTNAME", kNeedless, "", "", kSetByLauncher},
-    {"", 0, "", "HOROVOD_SECRET_KEY", kNeedless, "", "", kSetByLauncher},
-    {"", 0, "", "HOROVOD_GLOO_RENDEZVOUS_ADDR", kReplaced, "", "",
-     "ranks meet by RONDE_RENDEZVOUS; `ronde run` sets it"},
-    {"", 0, "", "HOROVOD_GLOO_RENDEZVOUS_PORT", kReplaced, "", "",
+    {"", 0, "", "HOROVOD_RANK,HOROVOD_SIZE", kObeyed, "", "", kSetByLauncher},
+    {"", 0, "",
+     "HOROVOD_LOCAL_RANK,HOROVOD_LOCAL_SIZE,HOROVOD_CROSS_RANK,HOROVOD_CROSS_SIZE,"
+     "HOROVOD_HOSTNAME,HOROVOD_SECRET_KEY",
+     kNeedless, "", "", kSetByLauncher},
+    {"", 0, "", "HOROVOD_GLOO_RENDEZVOUS_ADDR,HOROVOD_GLOO_RENDEZVOUS_PORT", kReplaced, "", "",
      "ranks meet by RONDE_RENDEZVOUS; `ronde run` sets it"},
     {"", 0, "", "HOROVOD_SPARK_*", kReplaced, "", "", kSpark},
     // Horovod's build. Images with Horovod set them.
-    {"", 0, "", "HOROVOD_WITH_*", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_WITHOUT_*", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_GPU", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_GPU_*", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_NCCL_*", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_NVTX_INCLUDE", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_CUDA_*", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_ROCM_*", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_DDL_*", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_BUILD_*", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_ALLOW_MIXED_GPU_IMPL", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_CMAKE", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_DEBUG", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_LOCAL_VERSION", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_MPICXX_SHOW", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_SKIP_COMPILE", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_CPU_OPERATIONS_DEFAULT", kReplaced, "", "", kOfBuild},
-    {"", 0, "", "HOROVOD_CONTROLLER_DEFAULT", kReplaced, "", "", kOfBuild},
+    {"", 0, "",
+     "HOROVOD_WITH_*,HOROVOD_WITHOUT_*,HOROVOD_GPU,HOROVOD_GPU_*,HOROVOD_NCCL_*,"
+     "HOROVOD_NVTX_INCLUDE,HOROVOD_CUDA_*,HOROVOD_ROCM_*,HOROVOD_DDL_*,"
+     "HOROVOD_BUILD_*,HOROVOD_ALLOW_MIXED_GPU_IMPL,HOROVOD_CMAKE,HOROVOD_DEBUG,"
+     "HOROVOD_LOCAL_VERSION,HOROVOD_MPICXX_SHOW,HOROVOD_SKIP_COMPILE,"
+     "HOROVOD_CPU_OPERATIONS_DEFAULT,HOROVOD_CONTROLLER_DEFAULT",
+     kReplaced, "", "", kOfBuild},
 });
 
 /// Variables that switch something on which Ronde does not do: "0" asks for nothing.
@@ -198,19 +181,25 @@ bool asks_for_nothing(const NamedValue& variable) {
   return variable.value.empty() || variable.value == "0";
 }
 
+/// The names in a list with commas.
+std::vector<std::string_view> names_of(std::string_view list) {
+  std::vector<std::string_view> names;
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find(','), list.size());
+    names.push_back(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return names;
+}
+
 bool matches(std::string_view pattern, std::string_view name) {
   if (!pattern.ends_with('*')) return pattern == name;
   return name.starts_with(pattern.substr(0, pattern.size() - 1));
 }
 
-std::string code(std::string_view names) {
-  std::string text;
-  while (!names.empty()) {
-    const std::size_t end = std::min(names.find(','), names.size());
-    text += fmt::format("{}`{}`", text.empty() ? "" : ", ", names.substr(0, end));
-    names.remove_prefix(std::min(end + 1, names.size()));
-  }
-  return text;
+std::string code(std::string_view list) {
+  const std::vector<std::string_view> names = names_of(list);
+  return names.empty() ? "" : fmt::format("`{}`", fmt::join(names, "`, `"));
 }
 
 /// The variable with the most similar name; empty if none is. The prefix that all have does not
@@ -218,8 +207,9 @@ std::string code(std::string_view names) {
 std::string horovod_variable_meant(std::string_view name) {
   std::vector<std::string_view> known;
   for (const HorovodName& row : kTable) {
-    if (row.variable.starts_with(kHorovodPrefix))
-      known.push_back(row.variable.substr(kHorovodPrefix.size()));
+    for (const std::string_view variable : names_of(row.variables)) {
+      known.push_back(variable.substr(kHorovodPrefix.size()));
+    }
   }
   const std::string_view meant = similar_name(name.substr(kHorovodPrefix.size()), known);
   return meant.empty() ? "" : fmt::format("{}{}", kHorovodPrefix, meant);
@@ -238,9 +228,11 @@ void add_to(Grouped& grouped, std::string_view meaning, const std::string& name)
 std::span<const HorovodName> horovod_names() { return kTable; }
 
 const HorovodName* find_horovod_variable(std::string_view name) {
-  const auto found = std::ranges::find_if(
-      kTable, [&](const HorovodName& row) { return matches(row.variable, name); });
-  return name.empty() || found == kTable.end() ? nullptr : &*found;
+  const auto found = std::ranges::find_if(kTable, [&](const HorovodName& row) {
+    return std::ranges::any_of(names_of(row.variables),
+                               [&](auto variable) { return matches(variable, name); });
+  });
+  return found == kTable.end() ? nullptr : &*found;
 }
 
 std::vector<std::string> describe_horovod_variables(std::span<const NamedValue> variables) {
@@ -270,7 +262,7 @@ std::string horovod_names_as_markdown() {
   constexpr const char* kUses[] = {"obeyed", "replaced", "not needed"};
   std::string table = "| flag | variable | | what Ronde does |\n|---|---|---|---|\n";
   for (const HorovodName& row : kTable) {
-    table += fmt::format("| {} | {} | {} | {} |\n", code(row.flags), code(row.variable),
+    table += fmt::format("| {} | {} | {} | {} |\n", code(row.flags), code(row.variables),
                          kUses[static_cast<std::size_t>(row.use)], row.meaning);
   }
   return table;

@@ -18,11 +18,12 @@ enum class HorovodUse : std::uint8_t {
 
 /// One row of the table.
 struct HorovodName {
-  std::string_view flags;     ///< Of horovodrun, such as "--min-np,--min-num-proc"; empty: none.
-  int values = 0;             ///< That the flag takes.
-  std::string_view config;    ///< Key of --config-file, "params.cycle_time_ms"; "KEY=VALUE": with
-                              ///< this value; empty: none.
-  std::string_view variable;  ///< "HOROVOD_CYCLE_TIME"; empty: none. One ending in '*' is a prefix.
+  std::string_view flags;      ///< Of horovodrun, such as "--min-np,--min-num-proc"; empty: none.
+  int values = 0;              ///< That the flag takes.
+  std::string_view config;     ///< Key of --config-file, "params.cycle_time_ms"; "KEY=VALUE": with
+                               ///< this value; empty: none.
+  std::string_view variables;  ///< "HOROVOD_CPU_OPERATIONS,HOROVOD_CONTROLLER"; empty: none. One
+                               ///< ending in '*' is a prefix.
   HorovodUse use = HorovodUse::kObeyed;
   std::string_view setting;  ///< Setting of Ronde that a flag sets, "NAME=" before its value and
                              ///< "NAME=VALUE" without one; empty: horovodrun.cc reads the flag.

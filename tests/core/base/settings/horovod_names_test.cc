@@ -18,10 +18,10 @@ TEST_CASE("Horovod's names: each stands in one row, and settings are Ronde's") {
   std::set<std::string_view> seen;
   for (const HorovodName& row : horovod_names()) {
     CAPTURE(row.flags);
-    CAPTURE(row.variable);
-    CHECK(!(row.flags.empty() && row.variable.empty()));
+    CAPTURE(row.variables);
+    CHECK(!(row.flags.empty() && row.variables.empty()));
     CHECK_FALSE(row.meaning.empty());
-    for (const std::string_view name : {row.flags, row.variable}) {
+    for (const std::string_view name : {row.flags, row.variables}) {
       if (!name.empty()) CHECK(seen.insert(name).second);
     }
     const std::string setting(row.setting.substr(0, row.setting.find('=')));
