@@ -78,7 +78,7 @@ std::vector<CounterSample> CounterSampler::sample() {
   const MutexLock lock(mutex_);
   const TimePoint time = now();
   if (meter_ == nullptr || time - sampled_ < kShortestInterval) return {};
-  const std::uint64_t bytes = meter_->bundled_bytes();
+  const std::uint64_t bytes = meter_->bundled_bytes.get();
   const double seconds = std::chrono::duration<double>(time - sampled_).count();
   const double rate = static_cast<double>(bytes - sampled_bytes_) / seconds / 1e6;
   sampled_ = time;

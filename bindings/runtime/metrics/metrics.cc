@@ -145,28 +145,28 @@ void write_operations(Exposition& out, const Meter& meter) {
 
 void write_bundles(Exposition& out, const Meter& meter) {
   single(out, "ronde_bundles_total", "counter", "Bundles of fused tensors, or pieces, moved.",
-         meter.bundles());
+         meter.bundles.get());
   single(out, "ronde_bundle_tensors_total", "counter", "Tensors in these bundles.",
-         meter.bundled_tensors());
+         meter.bundled_tensors.get());
   single(out, "ronde_bundle_bytes_total", "counter", "Bytes this rank put into these bundles.",
-         meter.bundled_bytes());
+         meter.bundled_bytes.get());
   out.family("ronde_bundle_seconds", "histogram", "Time a bundle took to move.");
-  out.histogram(meter.bundle_time());
+  out.histogram(meter.bundle_time);
 }
 
 void write_negotiation(Exposition& out, const Meter& meter) {
   single(out, "ronde_cache_hits_total", "counter", "Operations agreed on that were known.",
-         meter.cache_hits());
+         meter.cache_hits.get());
   single(out, "ronde_cache_misses_total", "counter", "Operations agreed on that were new.",
-         meter.cache_misses());
+         meter.cache_misses.get());
   single(out, "ronde_cache_evictions_total", "counter", "Known operations forgotten for new ones.",
-         meter.cache_evictions());
+         meter.cache_evictions.get());
   single(out, "ronde_inline_payloads_total", "counter",
-         "Operations whose data travelled with the agreement.", meter.payloads());
+         "Operations whose data travelled with the agreement.", meter.payloads.get());
   single(out, "ronde_negotiation_frames_total", "counter", "Messages sent to agree on operations.",
-         meter.frames_sent());
+         meter.frames_sent.get());
   single(out, "ronde_stall_warnings_total", "counter",
-         "Warnings of operations that some ranks did not submit.", meter.stall_warnings());
+         "Warnings of operations that some ranks did not submit.", meter.stall_warnings.get());
 }
 
 void write_connections(Exposition& out, const RankState& state) {

@@ -67,7 +67,7 @@ InlinePayload SetQueue::payload_of(const Submission& submission) const {
 void SetQueue::take_warnings(std::vector<QueueWarning>& out) {
   std::vector<std::string> texts;
   member_.take_warnings(texts);
-  if (!texts.empty()) options_.meter->warned(texts.size());
+  if (!texts.empty()) options_.meter->stall_warnings.add(texts.size());
   for (std::string& text : texts) out.push_back({std::move(text), member_.coordinates()});
 }
 

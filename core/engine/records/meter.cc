@@ -50,18 +50,18 @@ void Meter::ended(const EndedOperation& operation) noexcept {
 }
 
 void Meter::ended(const EndedBundle& bundle) noexcept {
-  bundles_.add();
-  bundled_tensors_.add(bundle.tensors);
-  bundled_bytes_.add(bundle.bytes);
-  bundle_time_.add(bundle.duration_ns);
+  bundles.add();
+  bundled_tensors.add(bundle.tensors);
+  bundled_bytes.add(bundle.bytes);
+  bundle_time.add(bundle.duration_ns);
 }
 
 void Meter::negotiated(AgreementStats& before, const AgreementStats& after) noexcept {
-  cache_hits_.add(after.cached_agreements - before.cached_agreements);
-  cache_misses_.add(after.full_agreements - before.full_agreements);
-  cache_evictions_.add(after.evictions - before.evictions);
-  payloads_.add(after.payloads - before.payloads);
-  frames_sent_.add(after.frames_sent - before.frames_sent);
+  cache_hits.add(after.cached_agreements - before.cached_agreements);
+  cache_misses.add(after.full_agreements - before.full_agreements);
+  cache_evictions.add(after.evictions - before.evictions);
+  payloads.add(after.payloads - before.payloads);
+  frames_sent.add(after.frames_sent - before.frames_sent);
   before = after;
 }
 

@@ -86,7 +86,6 @@ class Meter {
   void ended(const EndedBundle& bundle) noexcept;
   /// Adds what a queue's negotiation did since `before`, and sets `before` to `after`.
   void negotiated(AgreementStats& before, const AgreementStats& after) noexcept;
-  void warned(std::uint64_t stalls) noexcept { stall_warnings_.add(stalls); }
 
   /// The time by the steady clock at which the first operation since forget_first() ended well; 0:
   /// none has.
@@ -101,29 +100,21 @@ class Meter {
   /// Operations that are under way, and their bytes.
   [[nodiscard]] std::uint64_t in_flight() const noexcept;
   [[nodiscard]] std::uint64_t bytes_in_flight() const noexcept;
-  [[nodiscard]] std::uint64_t bundles() const noexcept { return bundles_.get(); }
-  [[nodiscard]] std::uint64_t bundled_tensors() const noexcept { return bundled_tensors_.get(); }
-  [[nodiscard]] std::uint64_t bundled_bytes() const noexcept { return bundled_bytes_.get(); }
-  [[nodiscard]] const DurationHistogram& bundle_time() const noexcept { return bundle_time_; }
-  [[nodiscard]] std::uint64_t stall_warnings() const noexcept { return stall_warnings_.get(); }
-  [[nodiscard]] std::uint64_t cache_hits() const noexcept { return cache_hits_.get(); }
-  [[nodiscard]] std::uint64_t cache_misses() const noexcept { return cache_misses_.get(); }
-  [[nodiscard]] std::uint64_t cache_evictions() const noexcept { return cache_evictions_.get(); }
-  [[nodiscard]] std::uint64_t payloads() const noexcept { return payloads_.get(); }
-  [[nodiscard]] std::uint64_t frames_sent() const noexcept { return frames_sent_.get(); }
+
+  // Counts so far.
+  Counter bundles;
+  Counter bundled_tensors;
+  Counter bundled_bytes;
+  DurationHistogram bundle_time;
+  Counter stall_warnings;
+  Counter cache_hits;
+  Counter cache_misses;
+  Counter cache_evictions;
+  Counter payloads;
+  Counter frames_sent;
 
  private:
   std::array<KindMeter, kMeterKinds> kinds_;
-  Counter bundles_;
-  Counter bundled_tensors_;
-  Counter bundled_bytes_;
-  DurationHistogram bundle_time_;
-  Counter stall_warnings_;
-  Counter cache_hits_;
-  Counter cache_misses_;
-  Counter cache_evictions_;
-  Counter payloads_;
-  Counter frames_sent_;
   std::atomic<std::int64_t> first_ended_ns_{0};
 };
 

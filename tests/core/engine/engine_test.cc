@@ -62,8 +62,8 @@ TEST_CASE("Engine: small sums between hosts come with the agreement, and no bund
         REQUIRE(run(*rank.engine, kGlobalSet, sum_of("large", large)).ok());
         CHECK(large == std::vector<float>(300, static_cast<float>(size)));
       }
-      CHECK(rank.engine->meter().payloads() == 50);
-      CHECK(rank.engine->meter().bundles() == 55);
+      CHECK(rank.engine->meter().payloads.get() == 50);
+      CHECK(rank.engine->meter().bundles.get() == 55);
     });
   }
 }

@@ -79,7 +79,7 @@ TEST_CASE_FIXTURE(ProgressFixture, "Progress: a stall is reported once its warni
   const TimePoint give_up = now() + std::chrono::seconds(20);
   while (stalls == 0 && now() < give_up) test::exchange_frames(*this, peer);
   CHECK(stalls > 0);
-  CHECK(meter.stall_warnings() >= static_cast<std::uint64_t>(stalls));
+  CHECK(meter.stall_warnings.get() >= static_cast<std::uint64_t>(stalls));
   queues.fail_pending(Status(Code::kAborted, "the end"));
 }
 

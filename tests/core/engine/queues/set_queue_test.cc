@@ -52,7 +52,7 @@ TEST_CASE_FIXTURE(SetQueueFixture, "SetQueue: an operation goes from submission 
   CHECK(operation->status().ok());
   CHECK(queue->outstanding() == 0);
   CHECK(meter.kind(0).ended.get() == 1);
-  CHECK(meter.bundles() == 1);
+  CHECK(meter.bundles.get() == 1);
 }
 
 TEST_CASE_FIXTURE(SetQueueFixture, "SetQueue: a barrier ends with its agreement") {

@@ -69,10 +69,10 @@ TEST_CASE("Meter: queues add what their negotiations have done since they were l
   meter.negotiated(second, {.cached_agreements = 10});
   meter.negotiated(first,
                    {.cached_agreements = 5, .full_agreements = 1, .evictions = 1, .payloads = 2});
-  CHECK(meter.cache_hits() == 15);
-  CHECK(meter.cache_misses() == 1);
-  CHECK(meter.cache_evictions() == 1);
-  CHECK(meter.payloads() == 2);
+  CHECK(meter.cache_hits.get() == 15);
+  CHECK(meter.cache_misses.get() == 1);
+  CHECK(meter.cache_evictions.get() == 1);
+  CHECK(meter.payloads.get() == 2);
 }
 
 }  // namespace ronde
