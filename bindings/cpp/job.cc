@@ -51,10 +51,9 @@ namespace {
 /// Notes the tensor's device. If a submission's tensors are on several, no rank gets a result.
 void place(Submission& submission, const Tensor& tensor) {
   Device& device = submission.request.device;
-  const bool first = submission.inputs.empty();
   const Device mine =
       tensor.cuda_device < 0 ? Device{} : Device{DeviceKind::kCuda, tensor.cuda_device};
-  if (first) {
+  if (submission.inputs.empty()) {
     device = mine;
     submission.stream = tensor.cuda_stream;
   } else if (device != mine) {
@@ -62,14 +61,12 @@ void place(Submission& submission, const Tensor& tensor) {
   }
 }
 
-std::string describe(CallSite site) { return fmt::format("{}:{}", site.file, site.line); }
-
 Submission make_submission(Collective kind, std::string_view name, std::span<const Tensor> tensors,
                            CallSite site) {
   Submission submission;
   submission.request.kind = kind;
   submission.request.name = name;
-  submission.request.call_site = describe(site);
+  submission.request.call_site = fmt::format("{}:{}", site.file, site.line);
   for (const Tensor& tensor : tensors) {
     place(submission, tensor);
     submission.request.tensors.push_back({tensor.dtype, tensor.shape});
@@ -79,13 +76,27 @@ Submission make_submission(Collective kind, std::string_view name, std::span<con
   return submission;
 }
 
-void set_reduction(Request& request, const ReduceOptions& options) {
+/// Of one tensor or several that are reduced.
+Submission reducing(Collective kind, std::string_view name, std::span<const Tensor> tensors,
+                    const ReduceOptions& options, CallSite site) {
+  Submission submission = make_submission(kind, name, tensors, site);
+  Request& request = submission.request;
   request.op = options.op;
   request.prescale = options.prescale;
   request.postscale = options.postscale;
   request.priority = options.priority;
   request.compression = options.compression;
   request.weight = options.weight;
+  return submission;
+}
+
+/// Of a tensor that is only moved. root: -1 where the kind has none.
+Submission moving(Collective kind, std::string_view name, const Tensor& tensor, int root,
+                  const MoveOptions& options, CallSite site) {
+  Submission submission = make_submission(kind, name, std::span(&tensor, 1), site);
+  submission.request.root = root;
+  submission.request.priority = options.priority;
+  return submission;
 }
 
 Pending submit(const Job::Impl& job, ProcessSet set, Submission submission) {
@@ -150,23 +161,19 @@ Pending Job::allreduce_async(std::string_view name, const Tensor& tensor,
 
 void Job::allreduce(std::string_view name, const Tensor& tensor, const ReduceOptions& options,
                     CallSite site) {
-  Submission submission =
-      make_submission(Collective::kAllreduce, name, std::span(&tensor, 1), site);
-  set_reduction(submission.request, options);
-  run(*impl_, options.set, std::move(submission));
+  run(*impl_, options.set,
+      reducing(Collective::kAllreduce, name, std::span(&tensor, 1), options, site));
 }
 
 Pending Job::grouped_allreduce_async(std::string_view name, std::span<const Tensor> tensors,
                                      const ReduceOptions& options, CallSite site) {
-  Submission submission = make_submission(Collective::kAllreduce, name, tensors, site);
-  set_reduction(submission.request, options);
-  return submit(*impl_, options.set, std::move(submission));
+  return submit(*impl_, options.set,
+                reducing(Collective::kAllreduce, name, tensors, options, site));
 }
 
 Pending Job::reduce_async(std::string_view name, const Tensor& tensor, int root,
                           const ReduceOptions& options, CallSite site) {
-  Submission submission = make_submission(Collective::kReduce, name, std::span(&tensor, 1), site);
-  set_reduction(submission.request, options);
+  Submission submission = reducing(Collective::kReduce, name, std::span(&tensor, 1), options, site);
   submission.request.root = root;
   return submit(*impl_, options.set, std::move(submission));
 }
@@ -174,19 +181,15 @@ Pending Job::reduce_async(std::string_view name, const Tensor& tensor, int root,
 Pending Job::reduce_scatter_async(std::string_view name, const Tensor& tensor,
                                   const ReduceOptions& options, CallSite site) {
   Submission submission =
-      make_submission(Collective::kReduceScatter, name, std::span(&tensor, 1), site);
-  set_reduction(submission.request, options);
+      reducing(Collective::kReduceScatter, name, std::span(&tensor, 1), options, site);
   submission.outputs[0] = nullptr;
   return submit(*impl_, options.set, std::move(submission));
 }
 
 Pending Job::broadcast_async(std::string_view name, const Tensor& tensor, int root,
                              const MoveOptions& options, CallSite site) {
-  Submission submission =
-      make_submission(Collective::kBroadcast, name, std::span(&tensor, 1), site);
-  submission.request.root = root;
-  submission.request.priority = options.priority;
-  return submit(*impl_, options.set, std::move(submission));
+  return submit(*impl_, options.set,
+                moving(Collective::kBroadcast, name, tensor, root, options, site));
 }
 
 void Job::broadcast(std::string_view name, const Tensor& tensor, int root,
@@ -196,38 +199,31 @@ void Job::broadcast(std::string_view name, const Tensor& tensor, int root,
 
 Pending Job::allgather_async(std::string_view name, const Tensor& tensor,
                              const MoveOptions& options, CallSite site) {
-  Submission submission =
-      make_submission(Collective::kAllgather, name, std::span(&tensor, 1), site);
+  Submission submission = moving(Collective::kAllgather, name, tensor, -1, options, site);
   submission.outputs[0] = nullptr;
-  submission.request.priority = options.priority;
   return submit(*impl_, options.set, std::move(submission));
 }
 
 Pending Job::gather_async(std::string_view name, const Tensor& tensor, int root,
                           const MoveOptions& options, CallSite site) {
-  Submission submission = make_submission(Collective::kGather, name, std::span(&tensor, 1), site);
+  Submission submission = moving(Collective::kGather, name, tensor, root, options, site);
   submission.outputs[0] = nullptr;
-  submission.request.root = root;
-  submission.request.priority = options.priority;
   return submit(*impl_, options.set, std::move(submission));
 }
 
 Pending Job::scatter_async(std::string_view name, const void* whole, const Tensor& part, int root,
                            const MoveOptions& options, CallSite site) {
-  Submission submission = make_submission(Collective::kScatter, name, std::span(&part, 1), site);
+  Submission submission = moving(Collective::kScatter, name, part, root, options, site);
   submission.inputs[0] = whole;
-  submission.request.root = root;
-  submission.request.priority = options.priority;
   return submit(*impl_, options.set, std::move(submission));
 }
 
 Pending Job::alltoall_async(std::string_view name, const Tensor& tensor,
                             std::span<const std::int64_t> splits, const MoveOptions& options,
                             CallSite site) {
-  Submission submission = make_submission(Collective::kAlltoall, name, std::span(&tensor, 1), site);
+  Submission submission = moving(Collective::kAlltoall, name, tensor, -1, options, site);
   submission.outputs[0] = nullptr;
   submission.splits.assign(splits.begin(), splits.end());
-  submission.request.priority = options.priority;
   return submit(*impl_, options.set, std::move(submission));
 }
 
