@@ -152,99 +152,82 @@ std::string_view device_name(DeviceKind kind) noexcept {
   return kind == DeviceKind::kCpu ? "cpu" : "cuda";
 }
 
-/// The fields on which ranks must agree, in the order in which errors name them.
-enum class Field : std::uint8_t {
-  kNone,
-  kKind,
-  kProgram,
-  kTensorCount,
-  kDType,
-  kShape,
-  kOp,
-  kPrescale,
-  kPostscale,
-  kWeight,
-  kRoot,
-  kCompression,
-  kDevice,
-};
-
-/// The first field on which two requests differ.
-struct Difference {
-  Field field = Field::kNone;
-  std::size_t tensor = 0;  // its index, of kDType and kShape
-};
-
-Difference tensor_difference(const Request& a, const Request& b) noexcept {
-  if (a.tensors.size() != b.tensors.size()) return {Field::kTensorCount};
-  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
-    if (a.tensors[i].dtype != b.tensors[i].dtype) return {Field::kDType, i};
-    if (!same_shape(a.kind, a.tensors[i].shape, b.tensors[i].shape)) return {Field::kShape, i};
-  }
-  return {};
-}
-
-Field reduction_difference(const Request& a, const Request& b) noexcept {
-  if (a.op != b.op) return Field::kOp;
-  if (a.prescale != b.prescale) return Field::kPrescale;
-  if (a.postscale != b.postscale) return Field::kPostscale;
-  return a.weight.has_value() == b.weight.has_value() ? Field::kNone : Field::kWeight;
-}
-
-Difference first_difference(const Request& a, const Request& b) noexcept {
-  if (a.kind != b.kind) return {Field::kKind};
-  if (!same_program(a, b)) return {Field::kProgram};
-  const Difference tensors = tensor_difference(a, b);
-  if (tensors.field != Field::kNone) return tensors;
-  const Field reduction = traits_of(a.kind).reduces ? reduction_difference(a, b) : Field::kNone;
-  if (reduction != Field::kNone) return {reduction};
-  if (traits_of(a.kind).rooted() && a.root != b.root) return {Field::kRoot};
-  if (a.compression != b.compression) return {Field::kCompression};
-  return {a.device.kind == b.device.kind ? Field::kNone : Field::kDevice};
-}
-
 std::string of_tensor(const Request& request, std::size_t index) {
   return request.tensors.size() == 1 ? std::string() : fmt::format(" of tensor {}", index);
 }
 
-/// What a request has in the field of a difference.
-std::string value_of(const Request& request, const Difference& at) {
-  switch (at.field) {
-    case Field::kNone:
-      return {};
-    case Field::kKind:
-      return std::string(to_string(request.kind));
-    case Field::kProgram:
-      return fmt::format("it as part of {}", request.program);
-    case Field::kTensorCount:
-      return fmt::format("{} tensors", request.tensors.size());
-    case Field::kDType:
-      return fmt::format("dtype {}{}", to_string(request.tensors[at.tensor].dtype),
-                         of_tensor(request, at.tensor));
-    case Field::kShape:
-      return fmt::format("shape {}{}", to_string(request.tensors[at.tensor].shape),
-                         of_tensor(request, at.tensor));
-    case Field::kOp:
-      return fmt::format("op {}", to_string(request.op));
-    case Field::kPrescale:
-      return fmt::format("prescale {}", request.prescale);
-    case Field::kPostscale:
-      return fmt::format("postscale {}", request.postscale);
-    case Field::kWeight:
-      return request.weight ? "a weight" : "no weight";
-    case Field::kRoot:
-      return fmt::format("root {}", request.root);
-    case Field::kCompression:
-      return fmt::format("compression \"{}\"", request.compression);
-    case Field::kDevice:
-      return fmt::format("device {}", device_name(request.device.kind));
+/// The first field on which two requests differ, but must agree.
+struct Difference {
+  /// What a request has in this field; null: they do not differ.
+  std::string (*value)(const Request& request, std::size_t tensor) = nullptr;
+  std::size_t tensor = 0;  // the index of the tensor that differs, if one does
+};
+
+using Given = const Request&;
+
+Difference tensor_difference(const Request& a, const Request& b) noexcept {
+  if (a.tensors.size() != b.tensors.size()) {
+    return {[](Given of, std::size_t) { return fmt::format("{} tensors", of.tensors.size()); }};
+  }
+  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
+    if (a.tensors[i].dtype != b.tensors[i].dtype) {
+      return {[](Given of, std::size_t tensor) {
+                return fmt::format("dtype {}{}", to_string(of.tensors[tensor].dtype),
+                                   of_tensor(of, tensor));
+              },
+              i};
+    }
+    if (!same_shape(a.kind, a.tensors[i].shape, b.tensors[i].shape)) {
+      return {[](Given of, std::size_t tensor) {
+                return fmt::format("shape {}{}", to_string(of.tensors[tensor].shape),
+                                   of_tensor(of, tensor));
+              },
+              i};
+    }
   }
   return {};
 }
 
+Difference reduction_difference(const Request& a, const Request& b) noexcept {
+  if (a.op != b.op) {
+    return {[](Given of, std::size_t) { return fmt::format("op {}", to_string(of.op)); }};
+  }
+  if (a.prescale != b.prescale) {
+    return {[](Given of, std::size_t) { return fmt::format("prescale {}", of.prescale); }};
+  }
+  if (a.postscale != b.postscale) {
+    return {[](Given of, std::size_t) { return fmt::format("postscale {}", of.postscale); }};
+  }
+  if (a.weight.has_value() == b.weight.has_value()) return {};
+  return {[](Given of, std::size_t) { return std::string(of.weight ? "a weight" : "no weight"); }};
+}
+
+Difference first_difference(const Request& a, const Request& b) noexcept {
+  if (a.kind != b.kind) {
+    return {[](Given of, std::size_t) { return std::string(to_string(of.kind)); }};
+  }
+  if (!same_program(a, b)) {
+    return {[](Given of, std::size_t) { return fmt::format("it as part of {}", of.program); }};
+  }
+  if (const Difference found = tensor_difference(a, b); found.value != nullptr) return found;
+  if (traits_of(a.kind).reduces) {
+    if (const Difference found = reduction_difference(a, b); found.value != nullptr) return found;
+  }
+  if (traits_of(a.kind).rooted() && a.root != b.root) {
+    return {[](Given of, std::size_t) { return fmt::format("root {}", of.root); }};
+  }
+  if (a.compression != b.compression) {
+    return {
+        [](Given of, std::size_t) { return fmt::format("compression \"{}\"", of.compression); }};
+  }
+  if (a.device.kind == b.device.kind) return {};
+  return {
+      [](Given of, std::size_t) { return fmt::format("device {}", device_name(of.device.kind)); }};
+}
+
 std::string says(const Submitted& who, const Difference& at) {
   const std::string& site = who.request.call_site;
-  return fmt::format("rank {} submitted {}{}", who.rank, value_of(who.request, at),
+  return fmt::format("rank {} submitted {}{}", who.rank, at.value(who.request, at.tensor),
                      site.empty() ? std::string() : fmt::format(" ({})", site));
 }
 
@@ -306,7 +289,7 @@ Status with_request(const Status& status, const Request& request) {
 }
 
 bool same_signature(const Request& a, const Request& b) noexcept {
-  return first_difference(a, b).field == Field::kNone;
+  return first_difference(a, b).value == nullptr;
 }
 
 bool stands_for(const Request& cached, const Request& request) noexcept {
@@ -330,7 +313,7 @@ std::size_t signature_hash(const Request& request) noexcept {
 std::string explain_difference(const Submitted& a, const Submitted& b) {
   if (b.rank < a.rank) return explain_difference(b, a);
   const Difference found = first_difference(a.request, b.request);
-  if (found.field == Field::kNone) return {};
+  if (found.value == nullptr) return {};
   return fmt::format("{}, {}", says(a, found), says(b, found));
 }
 
