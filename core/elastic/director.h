@@ -27,10 +27,8 @@
 
 #include "core/base/clock.h"
 #include "core/elastic/commands.h"
-#include "core/elastic/copy_table.h"
 #include "core/elastic/epoch_policy.h"
 #include "core/elastic/epoch_watch.h"
-#include "core/elastic/host_checks.h"
 #include "core/elastic/host_table.h"
 #include "core/elastic/notes.h"
 #include "core/elastic/roster.h"

@@ -1,7 +1,10 @@
-// The hosts of an elastic job, and when each may get a new worker.
+// The hosts of an elastic job: when each may get a new worker, their trials, and the copies of the
+// state that their agents keep.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -73,6 +76,70 @@ class HostTable {
   const HostPauses pauses_;
   std::vector<std::string> names_;
   std::map<std::string, Host> hosts_;
+};
+
+/// Hosts that are tried before their workers are let into a job that runs: a worker of a host that
+/// the others cannot reach would stop all of them for the time of a
+/// rendezvous. So such a host is tried beside the epoch. Threads: one.
+class HostChecks {
+ public:
+  /// True if a trial of the host is to begin now. `awaited`: its workers will be.
+  bool begin(const std::string& host, bool awaited) {
+    const auto [check, is_new] = checks_.try_emplace(host);
+    check->second.awaited |= awaited;
+    return is_new;
+  }
+  /// The host reaches the others: a worker may start there.
+  void pass(const std::string& host) {
+    const auto check = checks_.find(host);
+    if (check != checks_.end()) check->second.passed = true;
+  }
+  void forget(const std::string& host) { checks_.erase(host); }
+
+  [[nodiscard]] bool passed(const std::string& host) const { return check_of(host).passed; }
+  [[nodiscard]] bool awaited(const std::string& host) const { return check_of(host).awaited; }
+
+ private:
+  struct Check {
+    bool passed = false;
+    bool awaited = false;
+  };
+  [[nodiscard]] Check check_of(const std::string& host) const {
+    const auto check = checks_.find(host);
+    return check == checks_.end() ? Check() : check->second;
+  }
+  std::map<std::string, Check> checks_;
+};
+
+/// The step of a copy; kNoCopy: there is none.
+using CopyStep = std::int64_t;
+inline constexpr CopyStep kNoCopy = -1;
+
+/// Knows the newest step of each ended worker's copies, by host. An agent gives those of the newest
+/// step to the next worker that it starts. Threads: one.
+class CopyTable {
+ public:
+  void add(const std::string& host, CopyStep step) {
+    if (step != kNoCopy) hosts_[host].push_back(step);
+  }
+  /// A worker of this host was given copies of this step. kNoCopy: there were none.
+  void take(const std::string& host, CopyStep step) {
+    if (step == kNoCopy) return remove_host(host);
+    auto& steps = hosts_[host];
+    const auto taken = std::ranges::find(steps, step);
+    if (taken != steps.end()) steps.erase(taken);
+  }
+  void remove_host(const std::string& host) { hosts_.erase(host); }
+
+  /// kNoCopy without one.
+  [[nodiscard]] CopyStep newest_of(const std::string& host) const {
+    const auto found = hosts_.find(host);
+    if (found == hosts_.end() || found->second.empty()) return kNoCopy;
+    return *std::ranges::max_element(found->second);
+  }
+
+ private:
+  std::map<std::string, std::vector<CopyStep>> hosts_;
 };
 
 }  // namespace ronde::elastic

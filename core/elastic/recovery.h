@@ -15,6 +15,22 @@ enum class Recovery : std::uint8_t {
 };
 
 /// What follows an error of this kind.
-[[nodiscard]] Recovery recovery_of(Code code) noexcept;
+[[nodiscard]] constexpr Recovery recovery_of(Code code) noexcept {
+  switch (code) {
+    case Code::kDuplicateName:
+    case Code::kInterrupted:
+    case Code::kInvalidArgument:
+    case Code::kMismatch:
+    case Code::kNotInitialized:
+    case Code::kUnsupported:
+    case Code::kVersionMismatch:
+      return Recovery::kNone;
+    case Code::kAborted:
+    case Code::kRankFailure:
+      return Recovery::kReplace;
+    default:
+      return Recovery::kRestore;
+  }
+}
 
 }  // namespace ronde::elastic

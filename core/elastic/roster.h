@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/elastic/copy_table.h"
+#include "core/elastic/host_table.h"
 #include "core/elastic/notes.h"
 
 namespace ronde::elastic {
