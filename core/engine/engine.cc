@@ -41,31 +41,27 @@ Engine::~Engine() {
   queues_.clear();  // their threads use this object
 }
 
-MemberOptions Engine::member_options(std::vector<int> members) const {
-  MemberOptions options;
-  options.rank = channel_.topology().rank;
-  for (const int member : members) {
-    options.hosts.push_back(channel_.topology().peers[static_cast<std::size_t>(member)].host_index);
-  }
-  options.members = std::move(members);
-  options.cache_capacity = options_.cache_capacity;
-  options.payload_bytes = options_.payload_bytes;
-  options.payloads = options_.payloads;
-  options.stall_warning = options_.stall_warning;
-  options.stall_error = options_.stall_error;
-  return options;
-}
-
-SetQueueOptions Engine::queue_options(SetId id, std::vector<int> members) {
+void Engine::add_set(SetId id, std::vector<int> members, std::unique_ptr<Executor> executor,
+                     std::optional<Duration> stall_error) {
   SetQueueOptions queue;
   queue.id = id;
   queue.fusion_threshold_bytes = options_.fusion_threshold_bytes;
   // A rank alone waits for no other.
   queue.partition_bytes = members.size() == 1 ? 0 : options_.partition_bytes;
-  queue.member = member_options(std::move(members));
+  queue.member.rank = topology().rank;
+  for (const int member : members) {
+    queue.member.hosts.push_back(topology().peers[static_cast<std::size_t>(member)].host_index);
+  }
+  queue.member.members = std::move(members);
+  queue.member.cache_capacity = options_.cache_capacity;
+  queue.member.payload_bytes = options_.payload_bytes;
+  queue.member.payloads = options_.payloads;
+  queue.member.stall_warning = options_.stall_warning;
+  queue.member.stall_error = stall_error.value_or(options_.stall_error);
+  queue.executor = std::move(executor);
   queue.inline_bytes = options_.inline_bytes;
   queue.abort = options_.abort;
-  queue.topology = &channel_.topology();
+  queue.topology = &topology();
   queue.events = options_.events;
   queue.records = records_.get();
   queue.meter = &meter_;
@@ -74,18 +70,10 @@ SetQueueOptions Engine::queue_options(SetId id, std::vector<int> members) {
   queue.coordinator = &queues_.launches();
   queue.on_left_behind = [this](const Status& why) { membership_.note_left_behind(why); };
   queue.on_broken = [this](const Status& reason) { membership_.fail(reason); };
-  return queue;
-}
-
-void Engine::add_set(SetId id, std::vector<int> members, std::unique_ptr<Executor> executor,
-                     std::optional<Duration> stall_error) {
-  SetQueueOptions options = queue_options(id, std::move(members));
-  if (stall_error) options.member.stall_error = *stall_error;
-  options.executor = std::move(executor);
-  const auto queue = std::make_shared<SetQueue>(std::move(options));
-  queues_.add(queue);
-  tasks_.post([this, queue] {
-    const Status status = queues_.start(queue);
+  const auto made = std::make_shared<SetQueue>(std::move(queue));
+  queues_.add(made);
+  tasks_.post([this, made] {
+    const Status status = queues_.start(made);
     if (!status.ok()) membership_.fail_now(status);
   });
 }

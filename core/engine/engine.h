@@ -141,8 +141,6 @@ class Engine {
   std::vector<std::string> describe_pending();
 
  private:
-  [[nodiscard]] SetQueueOptions queue_options(SetId id, std::vector<int> members);
-  [[nodiscard]] MemberOptions member_options(std::vector<int> members) const;
   [[nodiscard]] std::string name_missing(const ExchangeId& id);
   void on_clock(int from, std::span<const std::byte> message);
   Status leave_queues(std::vector<SetQueuePtr> queues, WaitOptions options, std::string why);

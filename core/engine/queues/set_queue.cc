@@ -141,8 +141,6 @@ Status SetQueue::outcome(const Status& status, const Request& request) const {
       .about(who.failed_rank().value_or(FailedRank()));
 }
 
-void SetQueue::run_agreed(bool alone) { bundles_.run(alone); }
-
 void SetQueue::fail_pending(const Status& reason) {
   bundles_.open();
   bundles_.run(false);
@@ -154,20 +152,14 @@ void SetQueue::fail_pending(const Status& reason) {
   options_.role->notify_callers();
 }
 
-OperationPtr SetQueue::take_operation(std::uint64_t ticket) {
-  if (ticket == 0) return nullptr;
-  const auto found = unagreed_.find(ticket);
-  if (found == unagreed_.end()) return nullptr;  // failed meanwhile
-  OperationPtr operation = std::move(found->second);
-  unagreed_.erase(found);
-  return operation;
-}
-
-/// In the order of the batch; null where this rank submitted nothing.
+/// In the order of the batch; null where this rank submitted nothing, or it has failed meanwhile.
 std::vector<OperationPtr> SetQueue::take_operations(const Batch& batch) {
   std::vector<OperationPtr> operations;
   operations.reserve(batch.items.size());
-  for (const Agreed& item : batch.items) operations.push_back(take_operation(item.ticket));
+  for (const Agreed& item : batch.items) {
+    auto node = unagreed_.extract(item.ticket);
+    operations.push_back(node.empty() ? nullptr : std::move(node.mapped()));
+  }
   return operations;
 }
 

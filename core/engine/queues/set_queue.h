@@ -42,7 +42,7 @@ class SetQueue {
   /// Runs or queues all collected bundles in order. `alone`: no other queue of this process has
   /// operations outstanding. Only then may a bundle run in this thread: driving threads that wait
   /// for each other in a cycle of sets would never end.
-  void run_agreed(bool alone);
+  void run_agreed(bool alone) { bundles_.run(alone); }
 
   /// Any other set: see BundleQueue.
   void place_launch() { bundles_.place_launch(); }
@@ -80,7 +80,6 @@ class SetQueue {
   void finish_without_work(const Batch& batch, std::vector<OperationPtr>& operations);
   [[nodiscard]] bool pace();
   [[nodiscard]] Status outcome(const Status& status, const Request& request) const;
-  OperationPtr take_operation(std::uint64_t ticket);
   [[nodiscard]] EventSink* sink() const noexcept {
     return options_.events == nullptr ? nullptr : options_.events->get();
   }

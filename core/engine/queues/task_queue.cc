@@ -53,7 +53,12 @@ void TaskQueue::put(Task&& task, bool caller_waits) {
 }
 
 bool TaskQueue::run() {
-  if (!take()) return false;
+  if (empty()) return false;  // a step costs no lock where there is nothing to do
+  {
+    MutexLock lock(role_.mutex());
+    std::swap(taken_, waiting_);
+    role_.take_tasks();
+  }
   const Status broken = abort_.status();
   for (Task& task : taken_) {
     if (task.call) {
@@ -65,14 +70,6 @@ bool TaskQueue::run() {
     }
   }
   taken_.clear();
-  return true;
-}
-
-bool TaskQueue::take() {
-  if (empty()) return false;  // a step costs no lock where there is nothing to do
-  MutexLock lock(role_.mutex());
-  std::swap(taken_, waiting_);
-  role_.take_tasks();
   return true;
 }
 

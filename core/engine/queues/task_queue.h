@@ -53,7 +53,6 @@ class TaskQueue {
 
   void record(Operation& operation, const OperationFacts& facts);
   void put(Task&& task, bool caller_waits);
-  bool take();
 
   DrivingRole& role_;
   AbortToken& abort_;
