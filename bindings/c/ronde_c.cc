@@ -1,6 +1,8 @@
 // The C API, over the runtime: converts structs and statuses, nothing else.
 #include "bindings/c/ronde_c.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -74,42 +76,40 @@ std::int32_t give(const Status& status, ronde_error* error) {
   return static_cast<std::int32_t>(status.code());
 }
 
+template <typename... Args>
+Status invalid(fmt::format_string<Args...> format, Args&&... args) {
+  return {Code::kInvalidArgument, fmt::format(format, std::forward<Args>(args)...)};
+}
+
 /// The value as a C enumeration's, or an error naming it.
 template <typename Enum>
 Result<Enum> checked(std::int32_t value, int count, std::string_view what) {
   if (value >= 0 && value < count) return static_cast<Enum>(value);
-  return Status(Code::kInvalidArgument, std::string(what) + " " + std::to_string(value) +
-                                            " is not known; allowed: 0 to " +
-                                            std::to_string(count - 1));
+  return invalid("{} {} is not known; allowed: 0 to {}", what, value, count - 1);
 }
-
-Status invalid(std::string text) { return {Code::kInvalidArgument, std::move(text)}; }
 
 /// Errors: kInvalidArgument where `count` values cannot be at `values`.
 template <typename Count>
 Status check_list(const void* values, Count count, std::string_view what) {
   if (std::cmp_less(count, 0)) {
-    return invalid(std::string(what) + ": a count of " + std::to_string(count) +
-                   "; allowed: 0 and above");
+    return invalid("{}: a count of {}; allowed: 0 and above", what, count);
   }
   if (values != nullptr || count == 0) return {};
-  return invalid(std::string(what) + ": " + std::to_string(count) + " values at a null pointer");
+  return invalid("{}: {} values at a null pointer", what, count);
 }
 
 Status check_most(std::size_t count, std::size_t most, std::string_view what) {
   if (count <= most) return {};
-  return invalid("ronde_submission: " + std::string(what) + " " + std::to_string(count) +
-                 "; allowed: 0 to " + std::to_string(most));
+  return invalid("ronde_submission: {} {}; allowed: 0 to {}", what, count, most);
 }
 
 Result<TensorMeta> to_meta(const ronde_tensor& tensor, std::size_t index) {
-  const std::string what = "ronde_tensor " + std::to_string(index);
+  const std::string what = fmt::format("ronde_tensor {}", index);
   RONDE_ASSIGN_OR_RETURN(const DType dtype,
                          checked<DType>(tensor.dtype, kDTypeCount, what + ": element type"));
   RONDE_RETURN_IF_ERROR(check_list(tensor.shape, tensor.dimensions, what + ": shape"));
   if (std::cmp_greater(tensor.dimensions, kMaxDimensions)) {
-    return invalid(what + ": " + std::to_string(tensor.dimensions) + " dimensions; allowed: 0 to " +
-                   std::to_string(kMaxDimensions));
+    return invalid("{}: {} dimensions; allowed: 0 to {}", what, tensor.dimensions, kMaxDimensions);
   }
   return TensorMeta{dtype, Shape(tensor.shape, tensor.shape + tensor.dimensions)};
 }
@@ -121,8 +121,7 @@ Status check_output(const ronde_submission& given, const TensorMeta& meta, std::
   const bool writes = output.layout != BufferLayout::kNone && (is_root || !output.root_only);
   if (!writes || given.allocate != nullptr || given.tensors[index].out != nullptr) return {};
   if (std::count(meta.shape.begin(), meta.shape.end(), 0) > 0) return {};
-  return invalid("ronde_tensor " + std::to_string(index) +
-                 ": out is null; give memory, or ronde_submission.allocate");
+  return invalid("ronde_tensor {}: out is null; give memory, or ronde_submission.allocate", index);
 }
 
 Status add_tensors(const ronde_submission& given, bool is_root, Submission& submission) {
@@ -165,9 +164,8 @@ void tell(ronde_done done, void* context, Operation& operation) {
 Result<ronde_submission> in_full(const ronde_submission& given) {
   constexpr std::size_t kOldest = offsetof(ronde_submission, compression);
   if (given.struct_bytes < kOldest) {
-    return Status(Code::kInvalidArgument, "ronde_submission: struct_bytes " +
-                                              std::to_string(given.struct_bytes) +
-                                              "; allowed: from " + std::to_string(kOldest));
+    return invalid("ronde_submission: struct_bytes {}; allowed: from {}", given.struct_bytes,
+                   kOldest);
   }
   ronde_submission full{};
   std::memcpy(&full, &given, std::min(given.struct_bytes, sizeof full));
@@ -192,9 +190,7 @@ void clear_blocked() {
 
 /// `rank`: this one's, of the job.
 Result<Submission> to_submission(const ronde_submission& given, int rank) {
-  if (given.done == nullptr) {
-    return Status(Code::kInvalidArgument, "ronde_submission: done is not set");
-  }
+  if (given.done == nullptr) return invalid("ronde_submission: done is not set");
   Submission submission;
   Request& request = submission.request;
   RONDE_ASSIGN_OR_RETURN(request.kind,
@@ -261,11 +257,8 @@ Status check_call(const ronde_job* job, const std::int32_t* ranks, std::int32_t 
 std::int32_t set_ranks(const ronde_job* job, std::int32_t set, std::int32_t* ranks,
                        std::int32_t capacity, ronde_error* error) {
   const Status status = check_call(job, ranks, capacity, "set_ranks: ranks");
-  if (!status.ok()) {
-    give(status, error);
-    return -1;
-  }
-  const Result<std::vector<int>> found = job->runtime->process_sets().ranks(set);
+  const Result<std::vector<int>> found =
+      status.ok() ? job->runtime->process_sets().ranks(set) : status;
   give(found.status(), error);
   if (!found.ok()) return -1;
   const std::size_t count = std::min(found->size(), static_cast<std::size_t>(capacity));
@@ -276,12 +269,9 @@ std::int32_t set_ranks(const ronde_job* job, std::int32_t set, std::int32_t* ran
 std::int32_t add_set(ronde_job* job, const std::int32_t* ranks, std::int32_t count,
                      ronde_error* error) {
   const Status status = check_call(job, ranks, count, "add_set: ranks");
-  if (!status.ok()) {
-    give(status, error);
-    return -1;
-  }
   const Result<SetId> set =
-      job->runtime->process_sets().add(std::vector<int>(ranks, ranks + count));
+      status.ok() ? job->runtime->process_sets().add(std::vector<int>(ranks, ranks + count))
+                  : status;
   give(set.status(), error);
   return set.ok() ? *set : -1;
 }
