@@ -141,38 +141,34 @@ std::string Copies::pack(Owner owner) {
 }
 
 void Copies::unpack(Owner owner, std::string_view packed) {
-  auto value = split(owner, packed);
-  std::size_t at = 0;
+  const auto values = split(owner, packed);
   for (const Part& part : parts_) {
-    if (part.owner == owner) copy(value[at++], part.bytes());
+    if (part.owner == owner) copy(values.at(part.name), part.bytes());
   }
 }
 
 Orphan Copies::orphan(std::string_view packed) const {
-  auto values = split(Owner::kRank, packed);
   std::map<std::string, std::vector<std::byte>> parts;
-  std::size_t at = 0;
-  for (const Part& part : parts_) {
-    if (part.owner != Owner::kRank) continue;
-    parts.emplace(part.name, std::vector(values[at].begin(), values[at].end()));
-    ++at;
+  for (const auto& [name, value] : split(Owner::kRank, packed)) {
+    parts.emplace(name, std::vector(value.begin(), value.end()));
   }
   return Orphan(std::move(parts));
 }
 
-/// The values of the parts of this owner.
-std::vector<std::span<const std::byte>> Copies::split(Owner owner, std::string_view packed) const {
+/// The values of the parts of this owner, by name.
+std::map<std::string, std::span<const std::byte>> Copies::split(Owner owner,
+                                                                std::string_view packed) const {
   const std::string_view theirs = packed.substr(0, packed.find("\n\n") + 1);
   if (theirs != layout_) {
     throw InvalidArgument(fmt::format(
         "the values are of a state of the parts\n{}but this one has\n{}", theirs, layout_));
   }
   auto left = as_bytes(packed.substr(theirs.size() + 1));
-  std::vector<std::span<const std::byte>> values;
+  std::map<std::string, std::span<const std::byte>> values;
   for (const Part& part : parts_) {
     if (part.owner != owner) continue;
     const std::size_t size = part.bytes().size();
-    values.push_back(left.first(size));
+    values.emplace(part.name, left.first(size));
     left = left.subspan(size);
   }
   return values;

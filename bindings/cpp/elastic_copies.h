@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -66,8 +67,8 @@ class Copies {
   [[nodiscard]] std::vector<std::size_t> sizes() const;
   [[nodiscard]] bool are_ours();
   void put(std::int64_t step, bool own_alone);
-  [[nodiscard]] std::vector<std::span<const std::byte>> split(Owner owner,
-                                                              std::string_view packed) const;
+  [[nodiscard]] std::map<std::string, std::span<const std::byte>> split(
+      Owner owner, std::string_view packed) const;
 
   std::vector<Part> parts_;
   std::string layout_;  // of the parts, for people and programs

@@ -4,24 +4,16 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <charconv>
-#include <string>
-#include <string_view>
+#include <limits>
 #include <utility>
 
 #include "bindings/descriptors/passed.h"
 #include "bindings/runtime/groups/runtime_state.h"
 #include "core/base/log.h"
+#include "core/base/settings/setting_kinds.h"
 
 namespace ronde::elastic {
 namespace {
-
-/// -1 where the text is no number.
-int number_in(std::string_view text) {
-  int number = -1;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && stop == text.data() + text.size() ? number : -1;
-}
 
 /// Takes the descriptor only if it is a copy's: this process may have closed it, and opened others.
 void adopt_inherited(CommitStore& store, int copy, int file) {
@@ -32,12 +24,13 @@ void adopt_inherited(CommitStore& store, int copy, int file) {
 /// Leaves the copy out where the agent does not give it.
 void take_copy(CommitStore& store, int copy) {
   const char* const variable = kCopyVariables.at(static_cast<std::size_t>(copy));
-  const int file = number_in(process_environment()(variable).value_or(""));
-  if (file < 0) return;
-  auto passed = take_passed(variable, file);
+  const auto file = parse_integer(process_environment()(variable).value_or(""), 0,
+                                  std::numeric_limits<int>::max());
+  if (!file) return;
+  auto passed = take_passed(variable, static_cast<int>(*file));
   if (!passed.ok()) return log_line(LogLevel::kWarning, passed.status().message());
   if (*passed) return (void)store.adopt(copy, std::move(**passed));
-  adopt_inherited(store, copy, file);
+  adopt_inherited(store, copy, static_cast<int>(*file));
 }
 
 }  // namespace

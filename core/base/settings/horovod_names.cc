@@ -202,17 +202,15 @@ std::string code(std::string_view list) {
   return names.empty() ? "" : fmt::format("`{}`", fmt::join(names, "`, `"));
 }
 
-/// The variable with the most similar name; empty if none is. The prefix that all have does not
-/// count.
-std::string horovod_variable_meant(std::string_view name) {
+/// The variable with the most similar name, without the prefix that all have; empty if none is.
+std::string_view horovod_variable_meant(std::string_view name) {
   std::vector<std::string_view> known;
   for (const HorovodName& row : kTable) {
     for (const std::string_view variable : names_of(row.variables)) {
       known.push_back(variable.substr(kHorovodPrefix.size()));
     }
   }
-  const std::string_view meant = similar_name(name.substr(kHorovodPrefix.size()), known);
-  return meant.empty() ? "" : fmt::format("{}{}", kHorovodPrefix, meant);
+  return similar_name(name.substr(kHorovodPrefix.size()), known);
 }
 
 /// Adds `name` to the names with the same meaning.
@@ -242,9 +240,9 @@ std::vector<std::string> describe_horovod_variables(std::span<const NamedValue> 
     if (!variable.name.starts_with(kHorovodPrefix)) continue;
     const HorovodName* const row = find_horovod_variable(variable.name);
     if (row == nullptr) {
-      const std::string meant = horovod_variable_meant(variable.name);
-      const std::string hint =
-          meant.empty() ? "`ronde doctor --horovod` lists them" : fmt::format("{} is", meant);
+      const std::string_view meant = horovod_variable_meant(variable.name);
+      const std::string hint = meant.empty() ? "`ronde doctor --horovod` lists them"
+                                             : fmt::format("{}{} is", kHorovodPrefix, meant);
       sentences.push_back(fmt::format("{} is no variable of Horovod 0.28 and has no effect; {}",
                                       variable.name, hint));
     } else if (row->use == HorovodUse::kReplaced && !asks_for_nothing(variable)) {

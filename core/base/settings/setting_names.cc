@@ -42,12 +42,6 @@ bool is_known(std::string_view name) {
                              [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-/// The documented variable with the most similar name; empty if none is similar.
-std::string meant_by(std::string_view name) {
-  const std::string_view found = similar_name(name.substr(kPrefix.size()), documented_names());
-  return found.empty() ? "" : fmt::format("{}{}", kPrefix, found);
-}
-
 /// Letters to insert, remove, replace, or exchange with the next one: the optimal string alignment
 /// distance (Damerau, 1964).
 std::size_t distance(std::string_view from, std::string_view to) {
@@ -112,9 +106,9 @@ std::vector<std::string> describe_unknown_settings(std::span<const NamedValue> v
   std::vector<std::string> sentences = describe_horovod_variables(variables);
   for (const auto& [name, value] : variables) {
     if (name.rfind(kPrefix, 0) != 0 || is_known(name)) continue;
-    const std::string meant = meant_by(name);
-    const std::string what =
-        meant.empty() ? "`ronde doctor --settings` lists them" : fmt::format("{} is", meant);
+    const std::string_view meant = similar_name(name.substr(kPrefix.size()), documented_names());
+    const std::string what = meant.empty() ? "`ronde doctor --settings` lists them"
+                                           : fmt::format("{}{} is", kPrefix, meant);
     sentences.push_back(fmt::format("{} is no setting and has no effect; {}", name, what));
   }
   return sentences;

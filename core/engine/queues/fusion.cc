@@ -72,10 +72,13 @@ BundleTensor absent_tensor(const TensorMeta& meta) {
 
 /// Bundles that move the same kind of thing and may still grow.
 struct FusionClass {
+  struct Open {
+    std::size_t index;  // of the bundle
+    std::size_t bytes;
+  };
   const Request* request = nullptr;
   DType dtype = DType::kFloat32;
-  std::vector<std::size_t> open;   // indices of bundles, oldest first
-  std::vector<std::size_t> bytes;  // of each open bundle
+  std::vector<Open> open = {};  // oldest first
 };
 
 class Fuser {
@@ -106,25 +109,21 @@ class Fuser {
     if (!fuses) return add_bundle(request, meta.dtype);
     FusionClass& found = class_of(request, meta.dtype);
     const std::size_t bytes = counted_bytes(request.kind, meta);
-    for (std::size_t i = 0; i < found.open.size(); ++i) {
-      if (found.bytes[i] > threshold_ || bytes > threshold_ - found.bytes[i]) continue;
-      found.bytes[i] += bytes;
-      return found.open[i];
+    for (FusionClass::Open& open : found.open) {
+      if (open.bytes > threshold_ || bytes > threshold_ - open.bytes) continue;
+      open.bytes += bytes;
+      return open.index;
     }
-    if (found.open.size() == kOpenBundles) {
-      found.open.erase(found.open.begin());
-      found.bytes.erase(found.bytes.begin());
-    }
-    found.open.push_back(add_bundle(request, meta.dtype));
-    found.bytes.push_back(bytes);
-    return found.open.back();
+    if (found.open.size() == kOpenBundles) found.open.erase(found.open.begin());
+    found.open.push_back({add_bundle(request, meta.dtype), bytes});
+    return found.open.back().index;
   }
 
   FusionClass& class_of(const Request& request, DType dtype) {
     for (FusionClass& known : classes_) {
       if (same_class(*known.request, known.dtype, request, dtype)) return known;
     }
-    return classes_.emplace_back(FusionClass{&request, dtype, {}, {}});
+    return classes_.emplace_back(FusionClass{&request, dtype});
   }
 
   std::size_t add_bundle(const Request& request, DType dtype) {
