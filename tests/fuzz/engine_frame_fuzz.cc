@@ -4,7 +4,7 @@
 
 #include "core/engine/frames/frame.h"
 #include "core/engine/peers/key_value_exchange.h"
-#include "core/engine/peers/point_to_point.h"
+#include "core/engine/peers/messages.h"
 #include "tests/core/engine/fake_channel.h"
 #include "tests/fuzz/input.h"
 
@@ -12,16 +12,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ronde::FuzzInput input(data, size);
   ronde::test::FakeChannel channel(0, 3);
   ronde::FrameSender sender(channel, [](const ronde::Status&) {});
-  ronde::KeyValueExchange exchange(channel.topology(), sender);
+  ronde::KeyValueExchange exchange(sender);
   exchange.begin({1, 0}, {0, 1, 2}, "mine");
-  ronde::PointToPoint messages(0);
+  ronde::AbortToken abort;
+  ronde::OperationRing records;
+  ronde::Meter meter;
+  ronde::DrivingRole role(channel);
+  ronde::TaskQueue tasks(role, abort, records, meter);
+  ronde::Messages messages(tasks, sender);
   std::array<std::byte, 64> memory{};
   ronde::Message message;
-  for (int from = 1; from < 3; ++from) {
-    const auto operation = std::make_shared<ronde::Operation>(ronde::Submission{}, 1);
-    messages.recv(from, 7, memory, &message, operation);
-  }
-  std::vector<ronde::FinishedMessage> finished;
+  for (int from = 1; from < 3; ++from) (void)messages.recv(from, 7, memory, &message);
+  (void)tasks.run();
   while (!input.empty()) {
     const int from = 1 + input.byte() % 2;
     const auto frame = input.piece();
@@ -30,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     (void)ronde::read_failure(frame, failure).ok();
     (void)exchange.on_frame(from, 1, frame).ok();
     (void)messages.on_frame(from, frame).ok();
-    messages.take_finished(finished);
+    channel.sent.clear();
   }
   messages.fail_all({ronde::Code::kAborted, "end"});
   return 0;
