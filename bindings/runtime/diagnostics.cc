@@ -95,11 +95,9 @@ std::string Diagnostics::metrics_text() const {
 
 Status Diagnostics::start_metrics(const Config& config, const Topology& topology) {
   if (config.metrics_port == 0) return {};
-  metrics::ServerOptions options;
-  options.address = config.metrics_address;
-  options.port = config.metrics_port + rank_place(topology).local_rank;
-  options.page = [this] { return metrics_text(); };
-  auto server = metrics::Server::start(std::move(options));
+  auto server = metrics::Server::start(config.metrics_address,
+                                       config.metrics_port + rank_place(topology).local_rank,
+                                       [this] { return metrics_text(); });
   if (server.ok()) {
     metrics_ = std::move(server).value();
     return {};
