@@ -38,14 +38,13 @@ const std::string& host_name(const Topology& topology) {
 Status Diagnostics::start(const Config& config, const Topology& topology,
                           DiagnosticsSources sources) {
   RONDE_RETURN_IF_ERROR(make_dump_folder(config.dump_dir));
-  start_service(config, topology, sources);
+  start_service(config, topology, sources.service);
   make_page(config, topology, sources);
   return start_metrics(config, topology);
 }
 
 void Diagnostics::start_service(const Config& config, const Topology& topology,
-                                const DiagnosticsSources& sources) {
-  diagnosis::ServiceOptions options;
+                                diagnosis::ServiceOptions options) {
   options.head.job = config.job_id;
   options.head.rank = topology.rank;
   options.head.size = topology.size();
@@ -56,14 +55,8 @@ void Diagnostics::start_service(const Config& config, const Topology& topology,
   options.timeline_signal = diagnosis::timeline_signal_number(config);
   options.stall_warning = config.stall_warning;
   options.stall_error = config.stall_error;
-  options.fail = sources.fail;
-  options.on_timeline = sources.on_timeline_signal;
-  options.abort = sources.abort;
-  options.left_behind = sources.left_behind;
-  options.records = sources.records;
   options.callers = &callers_;
   options.waker = &waker_;
-  options.script = sources.script;
   service_ = std::make_unique<diagnosis::Service>(std::move(options));
 }
 
@@ -80,7 +73,8 @@ void Diagnostics::make_page(const Config& config, const Topology& topology,
   const MutexLock lock(mutex_);
   page_ = [sources, facts, history] {
     if (history != nullptr) sources.report_transition();
-    metrics::RankState state{.steps = sources.steps(), .broken = !sources.abort->status().ok()};
+    metrics::RankState state{.steps = sources.steps(),
+                             .broken = !sources.service.abort->status().ok()};
     state.connections = sources.connections.get();
     if (history != nullptr) state.recoveries = &history->recoveries();
     if (history != nullptr) state.changes = &history->changes();
@@ -95,11 +89,9 @@ std::string Diagnostics::metrics_text() const {
 
 Status Diagnostics::start_metrics(const Config& config, const Topology& topology) {
   if (config.metrics_port == 0) return {};
-  metrics::ServerOptions options;
-  options.address = config.metrics_address;
-  options.port = config.metrics_port + rank_place(topology).local_rank;
-  options.page = [this] { return metrics_text(); };
-  auto server = metrics::Server::start(std::move(options));
+  auto server = metrics::Server::start(config.metrics_address,
+                                       config.metrics_port + rank_place(topology).local_rank,
+                                       [this] { return metrics_text(); });
   if (server.ok()) {
     metrics_ = std::move(server).value();
     return {};

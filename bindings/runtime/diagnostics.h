@@ -9,12 +9,10 @@
 #include "bindings/runtime/diagnosis/service.h"
 #include "bindings/runtime/diagnosis/service_thread.h"
 #include "bindings/runtime/metrics/server.h"
-#include "core/base/abort.h"
 #include "core/base/mutex.h"
 #include "core/base/settings/config.h"
 #include "core/base/status.h"
 #include "core/engine/records/meter.h"
-#include "core/engine/records/operation_ring.h"
 #include "core/ports/connection_counts.h"
 #include "core/ports/topology.h"
 
@@ -22,18 +20,12 @@ namespace ronde {
 
 /// The sources of diagnostics. All are used until Diagnostics::stop().
 struct DiagnosticsSources {
-  std::shared_ptr<const AbortToken> abort;
-  std::function<Status()> left_behind;  ///< Engine::left_behind().
-  const OperationRing* records = nullptr;
+  diagnosis::ServiceOptions service;  ///< Diagnostics adds settings, the rank, callers and waker.
   const Meter* meter = nullptr;
   std::shared_ptr<const ConnectionCounts> connections = nullptr;
-  std::function<std::uint64_t()> steps;      ///< Training steps so far.
-  std::function<void()> on_timeline_signal;  ///< Called in the service's thread.
+  std::function<std::uint64_t()> steps;  ///< Training steps so far.
   /// Counts a recovery that is over. Threads: any. Only called in elastic jobs.
   std::function<void()> report_transition = {};
-  /// Declares the job broken, as an operation runs for too long. Threads: any.
-  std::function<void(const Status&)> fail = {};
-  diagnosis::ScriptSource script = {};  ///< Null in a program without a script.
 };
 
 /// Owns the threads that report on this rank. Threads: any; start and stop one after the other.
@@ -58,7 +50,7 @@ class Diagnostics {
   void make_page(const Config& config, const Topology& topology, const DiagnosticsSources& sources)
       RONDE_EXCLUDES(mutex_);
   void start_service(const Config& config, const Topology& topology,
-                     const DiagnosticsSources& sources);
+                     diagnosis::ServiceOptions options);
   Status start_metrics(const Config& config, const Topology& topology);
 
   diagnosis::Waker waker_;

@@ -41,6 +41,8 @@
 #include "ops/compression/residuals.h"
 #include "ops/execution/output_planner.h"
 #include "ops/kernels/factory.h"
+#include "timeline/recording/clock_sync.h"
+#include "timeline/recording/trace_head.h"
 
 namespace ronde {
 namespace {
@@ -90,6 +92,8 @@ struct Runtime::Impl {
   Status start(const JoinOptions& options);
   void stop(std::string_view why) noexcept;
   void note_failures();
+  /// Counts the operations of the runtime, or of all epochs of an elastic job.
+  Meter& meter() { return history != nullptr ? history->meter() : own_meter; }
   ConnectionObservers observers();
   void report_transition();
   void make_observers(const NetworkInterfaces& interfaces);
@@ -104,6 +108,7 @@ struct Runtime::Impl {
   Config config;
   RuntimeState state;
   WorkerHistory* history = nullptr;  ///< Outlives it; null if the job is not elastic.
+  Meter own_meter;
   std::shared_ptr<ConnectionCounts> connections = std::make_shared<ConnectionCounts>();
   std::shared_ptr<AbortToken> abort;
   std::shared_ptr<const ReduceKernels> kernels;
@@ -112,7 +117,7 @@ struct Runtime::Impl {
   std::string tuning;  // the text of the tuning file that all ranks use; empty: none
   std::unique_ptr<ControlChannel> channel;
   Topology topology;
-  std::unique_ptr<ClockComparison> clocks;
+  ClockSync clocks{this_boot_id(), steady_ns};
   std::unique_ptr<CounterSampler> counters;
   std::unique_ptr<Timeline> timeline;
   std::unique_ptr<Diagnostics> diagnostics;
@@ -196,13 +201,12 @@ void Runtime::Impl::report_transition() {
 }
 
 void Runtime::Impl::make_observers(const NetworkInterfaces& interfaces) {
-  clocks = std::make_unique<ClockComparison>(topology);
-  counters = std::make_unique<CounterSampler>();
+  counters = std::make_unique<CounterSampler>(meter());
   diagnostics = std::make_unique<Diagnostics>();
-  TimelineSources sources;
+  Recorder::Options sources;
   sources.about.network_interface = interfaces.names;
   sources.about.network_megabits = interfaces.megabits;
-  sources.clock_samples = [this] { return clocks->take(); };
+  sources.clock_samples = [this] { return clocks.take(); };
   sources.counters = [this] {
     report_transition();
     return counters->sample();
@@ -216,29 +220,30 @@ void Runtime::Impl::start_engine() {
   options.payloads = payloads.get();
   options.abort = abort;
   options.events = &timeline->events();
-  options.meter = history != nullptr ? &history->meter() : nullptr;
+  options.meter = &meter();
   options.on_stall = [this] { diagnostics->on_stall(); };
   options.on_left_behind = [this] { diagnostics->on_left_behind(); };
-  options.on_clock = [this](auto message) { return clocks->on_message(message); };
+  options.on_clock = [this](auto message) { return clocks.on_message(message); };
   engine = std::make_unique<Engine>(std::move(options));
-  clocks->start([this](int to, auto make) { engine->send_clock(to, std::move(make)); });
-  counters->start(engine->meter());
+  if (compares_clocks(topology)) {
+    clocks.start([this](int to, auto make) { engine->send_clock(to, std::move(make)); });
+  }
 }
 
 Status Runtime::Impl::start_diagnostics(const JoinOptions& options) {
   DiagnosticsSources sources;
-  sources.script = options.script;
-  sources.abort = abort;
-  sources.left_behind = [this] { return engine->left_behind(); };
-  sources.records = engine->records().get();
-  sources.meter = &engine->meter();
+  sources.service.script = options.script;
+  sources.service.abort = abort;
+  sources.service.left_behind = [this] { return engine->left_behind(); };
+  sources.service.records = engine->records().get();
+  sources.service.fail = [this](const Status& reason) { engine->fail(reason); };
+  sources.service.on_timeline = [this] { timeline->toggle(); };
+  sources.meter = &meter();
   sources.connections = connections;
   sources.steps = [this] {
     return timeline->steps() + (history != nullptr ? history->earlier_steps() : 0);
   };
   sources.report_transition = [this] { report_transition(); };
-  sources.fail = [this](const Status& reason) { engine->fail(reason); };
-  sources.on_timeline_signal = [this] { timeline->toggle(); };
   return diagnostics->start(config, topology, std::move(sources));
 }
 
@@ -308,8 +313,7 @@ void Runtime::Impl::stop(std::string_view why) noexcept {
   if (engine) {
     engine->leave(now() + std::chrono::seconds(5), std::string(why));
     diagnostics->stop();
-    clocks->stop();
-    counters->stop();
+    clocks.stop();
     engine.reset();
   }
   if (timeline) {

@@ -11,7 +11,7 @@
 
 namespace ronde {
 
-Timeline::Timeline(const Config& config, const Topology& topology, TimelineSources sources)
+Timeline::Timeline(const Config& config, const Topology& topology, Recorder::Options sources)
     : config_(config), topology_(topology), sources_(std::move(sources)) {
   if (config_.nvtx) start_nvtx();
 }
@@ -46,11 +46,9 @@ void Timeline::record_to(Recorder* recorder) {
 
 /// Measuring the machine at the end of an epoch would make recoveries longer.
 Recorder::Options Timeline::recorder_options() const {
-  Recorder::Options options;
-  options.about = sources_.about;
+  Recorder::Options options = sources_;
   options.about.job = config_.job_id;
   options.about.fusion_bytes = static_cast<std::int64_t>(config_.fusion_threshold_bytes);
-  options.clock_samples = sources_.clock_samples;
   options.counters = [this] {
     const bool counts = sources_.counters && switch_.get() != nullptr;
     return counts ? sources_.counters() : std::vector<CounterSample>();

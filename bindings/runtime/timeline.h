@@ -20,18 +20,13 @@
 
 namespace ronde {
 
-/// Sources of a timeline beside events. Objects that the functions use outlive the timeline.
-struct TimelineSources {
-  RecordingInfo about = {};  ///< As Recorder::Options has it. Job and worker are added.
-  std::function<std::vector<ClockSample>()> clock_samples = {};  ///< As Recorder::Options has it.
-  std::function<std::vector<CounterSample>()> counters = {};     ///< Only called while recording.
-};
-
 /// Writes this rank's events to a trace file while it is switched on. Threads: any.
 class Timeline {
  public:
-  /// Opens NVTX ranges where the setting asks for them. `config` and `topology` outlive it.
-  Timeline(const Config& config, const Topology& topology, TimelineSources sources);
+  /// Opens NVTX ranges where the setting asks for them. `config`, `topology` and objects that the
+  /// functions of `sources` use outlive it. Of `sources` it takes what is recorded beside events:
+  /// `about`, without job and worker, `clock_samples`, and `counters`, called only while recording.
+  Timeline(const Config& config, const Topology& topology, Recorder::Options sources);
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
@@ -100,7 +95,7 @@ class Timeline {
 
   const Config& config_;
   const Topology& topology_;
-  const TimelineSources sources_;
+  const Recorder::Options sources_;
   EventSwitch switch_;
   CoreWait core_wait_;
   std::atomic<std::uint64_t> steps_{0};

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <vector>
 
 namespace ronde {
 
@@ -22,5 +24,29 @@ std::string print_json(const Json& value);
 
 /// As print_json(), for people as well: indented, and with a line end.
 std::string json_document(const Json& value);
+
+/// Reads the member `name` of an object: a whole number, a text, or the texts in a list. Where
+/// there is none of that type, `to` stays as it is, and the result is false. For bool a number but
+/// 0 is true.
+template <typename T>
+bool read_member(const Json& object, std::string_view name, T& to) {
+  const auto found = object.find(name);
+  if (found == object.end()) return false;
+  if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+    if (!found->is_array()) return false;
+    to.clear();
+    for (const Json& text : *found) {
+      if (text.is_string()) to.push_back(text.template get<std::string>());
+    }
+    return true;
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    if (found->is_string()) to = found->template get<std::string>();
+    return found->is_string();
+  } else {
+    using Number = std::conditional_t<std::is_same_v<T, bool>, int, T>;
+    if (found->is_number_integer()) to = static_cast<T>(found->template get<Number>());
+    return found->is_number_integer();
+  }
+}
 
 }  // namespace ronde

@@ -11,6 +11,8 @@
 #include "timeline/merging/merge_marks.h"
 #include "timeline/reading/event_parser.h"
 
+struct gzFile_s;  // of zlib
+
 namespace ronde {
 
 /// Threads: one.
@@ -20,7 +22,7 @@ class OutFile {
   static Result<OutFile> create(const std::string& path);
   /// Removes an unfinished file.
   ~OutFile();
-  OutFile(OutFile&&) noexcept;
+  OutFile(OutFile&&) noexcept = default;
   OutFile& operator=(OutFile&&) = delete;
 
   /// Appends. finish() reports errors.
@@ -29,10 +31,15 @@ class OutFile {
   Status finish();
 
  private:
-  struct Temporary;
-  explicit OutFile(std::unique_ptr<Temporary> temporary);
+  struct Close {
+    void operator()(gzFile_s* file) const;
+  };
+  explicit OutFile(const std::string& path);
 
-  std::unique_ptr<Temporary> temporary_;
+  std::string path_;
+  std::string temporary_;                  ///< The file's name until it is finished.
+  std::unique_ptr<gzFile_s, Close> file_;  ///< Null once finished.
+  int error_ = 0;                          ///< The first of write(), as errno has it.
 };
 
 /// An event on the job's clock.

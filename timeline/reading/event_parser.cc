@@ -85,18 +85,13 @@ void take_field(std::string_view key, const element& value, TraceEvent& event) {
 
 }  // namespace
 
-class EventParser::Impl {
- public:
-  simdjson::dom::parser parser;
-};
-
-EventParser::EventParser() : impl_(std::make_unique<Impl>()) {}
+EventParser::EventParser() : parser_(std::make_unique<simdjson::dom::parser>()) {}
 EventParser::~EventParser() = default;
 
 Result<TraceEvent> EventParser::parse(std::string_view text) {
   static_assert(simdjson::SIMDJSON_PADDING <= TraceReader::kPadding);
   simdjson::dom::object fields;
-  const auto parsed = impl_->parser.parse(text.data(), text.size(), false);
+  const auto parsed = parser_->parse(text.data(), text.size(), false);
   if (const auto error = parsed.get(fields); error != simdjson::SUCCESS) {
     return Status(Code::kInvalidArgument,
                   fmt::format("this event is not valid JSON ({})", simdjson::error_message(error)));

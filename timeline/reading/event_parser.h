@@ -11,6 +11,10 @@
 #include "core/ports/event_sink.h"
 #include "timeline/recording/trace_head.h"
 
+namespace simdjson::dom {
+class parser;
+}
+
 namespace ronde::report {
 
 /// An event of a trace, at `at_ns`. Missing fields keep their defaults. The texts are valid until
@@ -47,8 +51,7 @@ class EventParser {
   Result<TraceEvent> parse(std::string_view text);
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<simdjson::dom::parser> parser_;
 };
 
 }  // namespace ronde::report

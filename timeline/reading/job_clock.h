@@ -19,6 +19,14 @@ struct TraceClock {
   std::vector<ClockSample> samples;
 };
 
+/// A host's clock against the one that it follows, in one stretch of time.
+struct ClockKnot {
+  std::int64_t local_ns;
+  std::int64_t offset_ns;
+  std::int64_t error_ns;
+  std::int64_t end_ns;  ///< End of its stretch.
+};
+
 /// Puts the times of all traces on one clock. Recordings of one boot of a host share its steady
 /// clock. A host that was compared with another follows that host's clock: in each stretch of a few
 /// seconds the fastest message of either direction counts. Between stretches the offset changes
@@ -36,15 +44,9 @@ class JobClock {
   [[nodiscard]] std::int64_t error_ns() const noexcept { return error_ns_; }
 
  private:
-  struct Knot {
-    std::int64_t local_ns;
-    std::int64_t offset_ns;
-    std::int64_t error_ns;
-    std::int64_t end_ns;  ///< End of its stretch.
-  };
   struct Host {
     std::vector<ClockSample> samples;
-    std::vector<Knot> knots;          ///< Empty without comparisons.
+    std::vector<ClockKnot> knots;     ///< Empty without comparisons.
     const Host* reference = nullptr;  ///< The host that it follows, if that has a trace.
     std::int64_t to_wall_ns = 0;      ///< From its steady clock, or from the clock that it follows.
   };
@@ -56,14 +58,6 @@ class JobClock {
   void collect(const std::vector<TraceClock>& traces);
   void choose_reference(const std::string& boot, Host& host);
   void follow(Host& host);
-  static std::vector<Knot> knots_of(std::vector<ClockSample>& samples);
-  static std::vector<Knot> refined(const std::vector<Knot>& knots,
-                                   const std::vector<ClockSample>& samples);
-  static double reach_of(const std::vector<Knot>& knots, std::size_t at,
-                         const std::vector<ClockSample>& samples);
-  static std::int64_t error_of(const std::vector<Knot>& knots,
-                               const std::vector<ClockSample>& samples);
-  static std::int64_t offset_at(const std::vector<Knot>& knots, std::int64_t local_ns);
   [[nodiscard]] std::int64_t wall_of(std::size_t trace, std::int64_t ns) const;
 
   std::map<std::string, Host> hosts_;  ///< By boot id.

@@ -31,14 +31,7 @@ constexpr std::array<bool, 256> kStops = [] {
 
 }  // namespace
 
-/// zlib's reader. It passes uncompressed files through.
-struct TraceReader::Source {
-  explicit Source(gzFile opened) : file(opened) {}
-  ~Source() { gzclose_r(file); }
-  Source(const Source&) = delete;
-  Source& operator=(const Source&) = delete;
-  gzFile file;
-};
+void TraceReader::Close::operator()(gzFile_s* file) const { (void)gzclose_r(file); }
 
 Result<TraceReader> TraceReader::open(const std::string& path) {
   if (names_perfetto(path)) {
@@ -49,28 +42,27 @@ Result<TraceReader> TraceReader::open(const std::string& path) {
                               "under a name that ends in .json",
                               path, rank_trace_path(path, 0)));
   }
+  // zlib passes uncompressed files through.
   const gzFile file = is_folder(path) ? nullptr : gzopen(path.c_str(), "rbe");
   if (file == nullptr) {
     const std::string why = std::generic_category().message(is_folder(path) ? EISDIR : errno);
     return Status(Code::kUnavailable, fmt::format("cannot read the trace {}: {}", path, why));
   }
   (void)gzbuffer(file, kChunkBytes);
-  return TraceReader(std::make_unique<Source>(file), path);
+  return TraceReader(file, path);
 }
 
-TraceReader::TraceReader(std::unique_ptr<Source> source, std::string path)
-    : source_(std::move(source)), path_(std::move(path)), buffer_(kChunkBytes + kPadding, '\0') {}
-TraceReader::~TraceReader() = default;
-TraceReader::TraceReader(TraceReader&& other) noexcept = default;
+TraceReader::TraceReader(gzFile_s* file, std::string path)
+    : file_(file), path_(std::move(path)), buffer_(kChunkBytes + kPadding, '\0') {}
 
 std::uint64_t TraceReader::file_bytes() const noexcept {
-  return static_cast<std::uint64_t>(std::max<z_off_t>(0, gzoffset(source_->file)));
+  return static_cast<std::uint64_t>(std::max<z_off_t>(0, gzoffset(file_.get())));
 }
 
-bool TraceReader::can_skip() const noexcept { return gzdirect(source_->file) != 0; }
+bool TraceReader::can_skip() const noexcept { return gzdirect(file_.get()) != 0; }
 
 void TraceReader::skip_to(std::uint64_t position) {
-  if (gzseek(source_->file, static_cast<z_off_t>(position), SEEK_SET) < 0) return;
+  if (gzseek(file_.get(), static_cast<z_off_t>(position), SEEK_SET) < 0) return;
   gone_ = position;
   at_ = filled_ = 0;
   place_ = Place::kInside;
@@ -89,7 +81,7 @@ bool TraceReader::fill() {
   filled_ -= from;
   if (filled_ + kPadding >= buffer_.size()) buffer_.resize(2 * buffer_.size());
   const std::size_t room = std::min(kChunkBytes, buffer_.size() - kPadding - filled_);
-  const int got = gzread(source_->file, buffer_.data() + filled_, static_cast<unsigned int>(room));
+  const int got = gzread(file_.get(), buffer_.data() + filled_, static_cast<unsigned int>(room));
   if (got <= 0) return false;
   filled_ += static_cast<std::size_t>(got);
   return true;

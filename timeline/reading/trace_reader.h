@@ -12,6 +12,8 @@
 
 #include "core/base/status.h"
 
+struct gzFile_s;  // of zlib
+
 namespace ronde {
 
 /// One event as in the file.
@@ -30,8 +32,7 @@ class TraceReader {
 
   /// Errors: kUnavailable naming the file.
   static Result<TraceReader> open(const std::string& path);
-  ~TraceReader();
-  TraceReader(TraceReader&& other) noexcept;
+  TraceReader(TraceReader&& other) noexcept = default;
   TraceReader& operator=(TraceReader&&) = delete;
 
   /// The next event, or nothing at the end. Errors: kInvalidArgument naming file, byte and what was
@@ -52,9 +53,11 @@ class TraceReader {
 
  private:
   enum class Place { kBefore, kInside, kAfter };
-  struct Source;
+  struct Close {
+    void operator()(gzFile_s* file) const;
+  };
 
-  TraceReader(std::unique_ptr<Source> source, std::string path);
+  TraceReader(gzFile_s* file, std::string path);
   bool fill();
   int take();
   int peek();
@@ -67,7 +70,7 @@ class TraceReader {
   bool skip_object();
   [[nodiscard]] Status unexpected(int got, const char* wanted) const;
 
-  std::unique_ptr<Source> source_;
+  std::unique_ptr<gzFile_s, Close> file_;
   std::string path_;
   std::string buffer_;      ///< Bytes read and still needed, then kPadding bytes.
   std::size_t filled_ = 0;  ///< Bytes of buffer_ in use.

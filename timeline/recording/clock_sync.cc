@@ -2,16 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <utility>
 
 #include "core/base/json.h"
 #include "core/base/wire_codec.h"
-#include "timeline/recording/trace_format.h"
 
 namespace ronde {
 namespace {
 
 constexpr std::size_t kMostSamples = 1024;  // if no caller takes them
+constexpr std::chrono::milliseconds kInterval{200};
 constexpr std::string_view kEventName = "\"name\":\"clock\"";
 
 enum class Kind : std::int64_t { kRequest = 1, kAnswer = 2 };
@@ -65,18 +66,30 @@ std::optional<std::vector<std::byte>> ClockSync::on_message(std::span<const std:
   return std::nullopt;
 }
 
+void ClockSync::start(Send send) {
+  const MutexLock lock(send_mutex_);
+  send_ = std::move(send);
+}
+
+void ClockSync::stop() { start(nullptr); }
+
 std::vector<ClockSample> ClockSync::take() {
+  {
+    const MutexLock lock(send_mutex_);
+    if (send_ && now() >= next_) {
+      next_ = now() + kInterval;
+      send_(0, [this] { return request(); });
+    }
+  }
   MutexLock lock(mutex_);
   return std::exchange(samples_, {});
 }
 
 std::string format_clock_sample(int rank, const ClockSample& sample) {
-  return fmt::format(
-      ",\n{{{},\"ph\":\"M\",\"pid\":{},\"args\":{{\"steady_ns\":{},\"offset_ns\":{},\"error_ns\":{}"
-      ","
-      "\"reference\":{}}}}}",
-      kEventName, rank, sample.local_ns, sample.offset_ns, sample.error_ns,
-      json_text(sample.reference));
+  Json args;
+  ClockSample::fields(sample, [&](const char* name, const auto& field) { args[name] = field; });
+  return fmt::format(",\n{{{},\"ph\":\"M\",\"pid\":{},\"args\":{}}}", kEventName, rank,
+                     print_json(args));
 }
 
 std::optional<ClockSample> parse_clock_sample(std::string_view event) {
@@ -85,17 +98,11 @@ std::optional<ClockSample> parse_clock_sample(std::string_view event) {
   if (!parsed.is_object() || parsed.value("ph", Json()) != "M") return std::nullopt;
   const auto args = parsed.value("args", Json::object());
   ClockSample sample;
-  for (const auto& [key, value] : {std::pair{"steady_ns", &sample.local_ns},
-                                   {"offset_ns", &sample.offset_ns},
-                                   {"error_ns", &sample.error_ns}}) {
-    if (!args.is_object() || !args.contains(key) || !args[key].is_number_integer()) {
-      return std::nullopt;
-    }
-    *value = args[key].get<std::int64_t>();
-  }
-  if (!args.contains("reference") || !args["reference"].is_string()) return std::nullopt;
-  sample.reference = args["reference"].get<std::string>();
-  return sample;
+  bool whole = args.is_object();
+  ClockSample::fields(sample, [&](const char* name, auto& field) {
+    whole = whole && read_member(args, name, field);
+  });
+  return whole ? std::optional(std::move(sample)) : std::nullopt;
 }
 
 }  // namespace ronde

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <utility>
 
 #include "core/base/log.h"
@@ -25,10 +24,7 @@ RecordingInfo describe(const std::string& job) {
   std::array<char, 256> name{};
   (void)::gethostname(name.data(), name.size() - 1);
   info.host = name.data();
-  info.boot_id = this_boot_id();
-  const auto wall = std::chrono::system_clock::now().time_since_epoch();
-  info.epoch_start_us = std::chrono::duration_cast<std::chrono::microseconds>(wall).count();
-  info.steady_start_ns = steady_ns();
+  set_start(info);
   return info;
 }
 

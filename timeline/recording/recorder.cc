@@ -20,23 +20,15 @@ constexpr int kWriterNice = 10;
 constexpr std::chrono::milliseconds kFlushInterval{50};
 constexpr std::size_t kFlushBytes = std::size_t{1} << 20;
 
-std::int64_t epoch_us() {
-  const auto time = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
-}
-
 RecordingInfo describe(int rank, const Topology& topology, const Recorder::Options& options) {
-  const HostClock& clock = options.clock;
   RecordingInfo info = options.about;
   info.rank = rank;
   info.size = topology.size();
   if (rank >= 0 && rank < topology.size()) {
     info.host = topology.peers[static_cast<std::size_t>(rank)].host_name;
   }
-  info.boot_id = clock.boot_id.empty() ? this_boot_id() : clock.boot_id;
   info.cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-  info.epoch_start_us = epoch_us();
-  info.steady_start_ns = clock.of(steady_ns());
+  set_start(info);
   if (options.chunk_bytes > 0) info.part = 1;
   return info;
 }
@@ -82,7 +74,7 @@ Recorder::Recorder(TraceFile file, std::string own_path, RecordingInfo info, Opt
       options_(std::move(options)),
       ring_(kSlots),
       file_(std::move(file)),
-      formatter_(info_, options_.clock, options_.tracks),
+      formatter_(info_, options_.tracks),
       writer_([this] { run(); }) {}
 
 Recorder::~Recorder() { (void)close(); }

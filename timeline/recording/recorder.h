@@ -41,7 +41,6 @@ class Recorder : public EventSink {
     RecordingInfo about = {};
     std::shared_ptr<TrackNumbers> tracks = {};  ///< As TraceFormatter has it.
     bool mark_cycles = false;  ///< Write CYCLE_START on a track of its own when a bundle begins.
-    HostClock clock = {};
     /// Returns comparisons of clocks to write; may start new ones. The writing thread calls it
     /// about every 50 ms. May be empty.
     std::function<std::vector<ClockSample>()> clock_samples = {};

@@ -132,7 +132,7 @@ void TraceFormatter::append(std::string& out, const Event& event) {
 /// Formats the part of a line after its track. It is the same for all tracks of an event.
 void TraceFormatter::write_facts(const Event& event) {
   facts_ = ",\"ts\":";
-  append_micros(facts_, clock_.of(event.at_ns) - start_ns_);
+  append_micros(facts_, event.at_ns - start_ns_);
   if (!event.name.empty()) facts_.append(",\"name\":").append(quoted_.of(event.name));
   if (event.kind == EventKind::kInstant) facts_ += ",\"s\":\"t\"";
   args_.clear();
@@ -172,7 +172,7 @@ void TraceFormatter::append_mark(std::string& out, std::string_view text, std::i
   fmt::format_to(
       std::back_inserter(out),
       ",\n{{\"ph\":\"i\",\"pid\":{},\"tid\":0,\"ts\":{:.3f},\"name\":\"{}\",\"s\":\"p\"{}}}", row_,
-      static_cast<double>(clock_.of(time_ns) - start_ns_) / 1000, text, args);
+      static_cast<double>(time_ns - start_ns_) / 1000, text, args);
 }
 
 }  // namespace ronde

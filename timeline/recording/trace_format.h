@@ -88,11 +88,10 @@ class ArgsWriter {
 class TraceFormatter {
  public:
   /// `numbers`: shared with other recordings; null: with none.
-  explicit TraceFormatter(const RecordingInfo& info, HostClock clock = {},
+  explicit TraceFormatter(const RecordingInfo& info,
                           std::shared_ptr<TrackNumbers> numbers = nullptr)
       : row_(info.row()),
         start_ns_(info.steady_start_ns),
-        clock_(std::move(clock)),
         numbers_(numbers ? std::move(numbers) : std::make_shared<TrackNumbers>()) {}
 
   /// Appends ",\n" and the event's line for each of its tracks. A new track's name precedes it.
@@ -123,8 +122,7 @@ class TraceFormatter {
   void write_facts(const Event& event);
 
   const int row_;
-  const std::int64_t start_ns_;  ///< By clock_.
-  const HostClock clock_;
+  const std::int64_t start_ns_;
   const std::shared_ptr<TrackNumbers> numbers_;
   ByText<Track> tracks_;
   QuotedTexts quoted_;

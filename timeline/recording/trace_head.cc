@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <fstream>
 #include <type_traits>
 #include <utility>
@@ -10,33 +11,18 @@
 #include "timeline/recording/trace_format.h"
 
 namespace ronde {
-namespace {
-
-/// Reads the value of `name`. Returns false if it is missing or of another type.
-template <typename T>
-bool read(const Json& args, const char* name, T& field) {
-  const auto found = args.find(name);
-  if (found == args.end()) return false;
-  if constexpr (std::is_same_v<T, std::string>) {
-    if (!found->is_string()) return false;
-  } else if (!found->is_number_integer()) {
-    return false;
-  }
-  if constexpr (std::is_same_v<T, bool>) {
-    field = found->template get<int>() != 0;
-  } else {
-    field = found->template get<T>();
-  }
-  return true;
-}
-
-}  // namespace
-
 std::string this_boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
   file >> id;
   return id;
+}
+
+void set_start(RecordingInfo& info) {
+  const auto wall = std::chrono::system_clock::now().time_since_epoch();
+  info.boot_id = this_boot_id();
+  info.epoch_start_us = std::chrono::duration_cast<std::chrono::microseconds>(wall).count();
+  info.steady_start_ns = steady_ns();
 }
 
 namespace {
@@ -81,11 +67,8 @@ std::optional<RecordingInfo> parse_recording(std::string_view event) {
   if (!args.is_object() || !args.contains(kWallClock)) return std::nullopt;
   RecordingInfo info;
   RecordingInfo::fields(info, [&](const char* name, auto& field, auto missing) {
-    if (!read(args, name, field)) field = missing;
+    if (!read_member(args, name, field)) field = missing;
   });
-  if (info.network_interface.empty()) {
-    read(args, "network_interface", info.network_interface);  // in traces of 0.1
-  }
   return info;
 }
 

@@ -12,22 +12,7 @@
 namespace ronde {
 
 /// Nanoseconds of the steady clock.
-inline std::int64_t steady_ns() noexcept {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now().time_since_epoch()).count();
-}
-
-/// The steady clock of a trace. Tests give the ranks of one host different clocks, as several hosts
-/// have.
-struct HostClock {
-  std::string boot_id = {};    ///< Empty: this host's.
-  std::int64_t offset_ns = 0;  ///< Ahead of the steady clock by this.
-  double drift_ppm = 0;        ///< Additional millionths since the machine started.
-
-  /// This clock's time when the steady clock shows `ns`.
-  [[nodiscard]] std::int64_t of(std::int64_t ns) const noexcept {
-    return ns + offset_ns + static_cast<std::int64_t>(static_cast<double>(ns) * drift_ppm / 1e6);
-  }
-};
+inline std::int64_t steady_ns() noexcept { return to_ns(now()); }
 
 /// The row (Chrome's process) of an elastic job's launcher: above all numbers of workers.
 inline constexpr int kJobRow = 1'000'000'000;
@@ -100,6 +85,9 @@ struct LauncherFacts {
 
 /// Identifies this boot of this host.
 std::string this_boot_id();
+
+/// Sets the clocks of a recording that begins now.
+void set_start(RecordingInfo& info);
 
 /// The first lines of a trace: process name and clocks. They are joined by ",\n".
 std::string format_header(const RecordingInfo& info);

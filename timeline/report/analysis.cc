@@ -1,6 +1,7 @@
 #include "timeline/report/analysis.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -49,7 +50,7 @@ std::map<std::uint64_t, std::int64_t> step_ends(const RankTrace& rank) {
 
 /// True if the rank's recording paused in the step.
 bool pauses_in(const RankTrace& rank, const Split& split) {
-  return std::any_of(rank.pauses.begin(), rank.pauses.end(), [&](const NamedSpan& pause) {
+  return std::ranges::any_of(rank.pauses, [&](const NamedSpan& pause) {
     return pause.start_ns < split.end_ns && pause.end_ns > split.start_ns;
   });
 }
@@ -103,10 +104,8 @@ std::vector<Step> windows(const JobTrace& job) {
 
 /// True if the bundle ran within a step. Excludes set-up and steps that were left out.
 bool is_within(const Bundle& bundle, const std::vector<Step>& steps) {
-  const auto later = [](std::int64_t time_ns, const Step& step) {
-    return time_ns <= step.ranks.front().start_ns;
-  };
-  const auto next = std::upper_bound(steps.begin(), steps.end(), bundle.ended_ns, later);
+  const auto next = std::ranges::lower_bound(
+      steps, bundle.ended_ns, {}, [](const Step& step) { return step.ranks.front().start_ns; });
   return next != steps.begin() && bundle.started_ns < std::prev(next)->ranks.front().end_ns;
 }
 
@@ -181,8 +180,7 @@ std::vector<PathCost> costs_of(SamplesByPath& samples) {
   std::vector<PathCost> costs;
   costs.reserve(samples.size());
   for (auto& [path, one] : samples) costs.push_back(cost_of(one));
-  std::sort(costs.begin(), costs.end(),
-            [](const auto& a, const auto& b) { return a.moving_ns > b.moving_ns; });
+  std::ranges::sort(costs, std::greater(), &PathCost::moving_ns);
   return costs;
 }
 
@@ -243,8 +241,7 @@ void charge(Step& step) {
 }  // namespace
 
 void Split::add_awaited(std::uint32_t rank, std::int64_t waited_ns) {
-  const auto known = std::find_if(awaited.begin(), awaited.end(),
-                                  [=](const WaitedFor& entry) { return entry.rank == rank; });
+  const auto known = std::ranges::find(awaited, rank, &WaitedFor::rank);
   if (known == awaited.end()) {
     awaited.push_back({rank, waited_ns});
   } else {
@@ -254,9 +251,8 @@ void Split::add_awaited(std::uint32_t rank, std::int64_t waited_ns) {
 
 std::size_t step_at(const Analysis& analysis, std::size_t rank, std::int64_t time_ns) {
   const auto& steps = analysis.steps;
-  const auto next = std::upper_bound(
-      steps.begin(), steps.end(), time_ns,
-      [rank](std::int64_t time, const Step& step) { return time < step.ranks[rank].start_ns; });
+  const auto next = std::ranges::upper_bound(
+      steps, time_ns, {}, [rank](const Step& step) { return step.ranks[rank].start_ns; });
   if (next == steps.begin() || time_ns >= std::prev(next)->ranks[rank].end_ns) return steps.size();
   return static_cast<std::size_t>(std::prev(next) - steps.begin());
 }

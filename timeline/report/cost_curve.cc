@@ -96,13 +96,11 @@ bool far_apart(const CostPoint& small, const CostPoint& large) {
 /// The two points whose line is used at `bytes`.
 std::pair<std::size_t, std::size_t> line_of(const std::vector<CostPoint>& points, double bytes) {
   const auto index = [&](auto point) { return static_cast<std::size_t>(point - points.begin()); };
-  const auto next = std::find_if(points.begin(), points.end(),
-                                 [bytes](const CostPoint& point) { return point.bytes >= bytes; });
+  const auto next = std::ranges::lower_bound(points, bytes, {}, &CostPoint::bytes);
   if (next == points.begin()) {
     const CostPoint& first = points.front();
-    return {0, index(std::find_if(points.begin(), points.end(), [&](const CostPoint& point) {
-              return far_apart(first, point);
-            }))};
+    return {0, index(std::ranges::find_if(
+                   points, [&](const CostPoint& point) { return far_apart(first, point); }))};
   }
   if (next != points.end()) return {index(next) - 1, index(next)};
   const CostPoint& last = points.back();

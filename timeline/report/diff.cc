@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <set>
@@ -28,9 +29,7 @@ using Series = std::map<std::string, std::vector<double>>;
 /// The part of the span in which the rank is not blocked in Ronde. `waits` are by end.
 std::int64_t outside_ns(const NamedSpan& span, const std::vector<NamedSpan>& waits) {
   std::int64_t ns = span.end_ns - span.start_ns;
-  auto wait = std::lower_bound(
-      waits.begin(), waits.end(), span.start_ns,
-      [](const NamedSpan& one, std::int64_t time_ns) { return one.end_ns < time_ns; });
+  auto wait = std::ranges::lower_bound(waits, span.start_ns, {}, &NamedSpan::end_ns);
   for (; wait != waits.end() && wait->start_ns < span.end_ns; ++wait) {
     ns -= std::min(wait->end_ns, span.end_ns) - std::max(wait->start_ns, span.start_ns);
   }
@@ -103,8 +102,7 @@ std::vector<RunChange> all_changes(const Run& before, const Run& after) {
 /// The largest change; of the marks on that rank that changed as much, the shortest.
 const RunChange* largest(const std::vector<RunChange>& changes, double sign) {
   const auto most = std::ranges::max_element(
-      changes,
-      [sign](const RunChange& a, const RunChange& b) { return a.along(sign) < b.along(sign); });
+      changes, {}, [sign](const RunChange& change) { return change.along(sign); });
   if (most == changes.end()) return nullptr;
   const RunChange* named = &*most;
   for (const RunChange& one : changes) {
@@ -194,8 +192,8 @@ std::vector<TensorChange> tensor_changes(const Run& before, const Run& after) {
     const auto known = old_means.find(name);
     if (known != old_means.end()) changes.push_back({name, known->second, mean});
   }
-  std::sort(changes.begin(), changes.end(), [](const TensorChange& a, const TensorChange& b) {
-    return std::abs(a.after_ns - a.before_ns) > std::abs(b.after_ns - b.before_ns);
+  std::ranges::sort(changes, std::greater(), [](const TensorChange& change) {
+    return std::abs(change.after_ns - change.before_ns);
   });
   if (changes.size() > kMostTensors) changes.resize(kMostTensors);
   return changes;
@@ -223,11 +221,9 @@ std::string verdict_of(const Diff& diff) {
       "Steps became {:.1f} % {}: {} before, {} after ({} over {} and {} steps).\n",
       100 * std::abs(change), change > 0 ? "slower" : "faster", human_time(step.before_ns),
       human_time(step.after_ns), chance(step.p), diff.steps_before, diff.steps_after);
-  const auto most = std::max_element(
-      diff.parts.begin(), diff.parts.end(), [&](const Difference& a, const Difference& b) {
-        const double sign = change > 0 ? 1 : -1;
-        return sign * (a.after_ns - a.before_ns) < sign * (b.after_ns - b.before_ns);
-      });
+  const auto most = std::ranges::max_element(diff.parts, {}, [&](const Difference& part) {
+    return (change > 0 ? 1 : -1) * (part.after_ns - part.before_ns);
+  });
   if (most != diff.parts.end() && most->counts(step.before_ns)) {
     text += fmt::format("Most of it is {}: {} of {}.\n", most->what,
                         signed_time(most->after_ns - most->before_ns),

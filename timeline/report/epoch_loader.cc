@@ -133,7 +133,7 @@ bool goes_on_with(const Newest& newest, std::int64_t last_ns, const RankTrace& o
 void EpochLoader::forget_cut_ends(bool tail) {
   for (RankTrace& rank : job_.ranks) {
     const Newest newest = newest_bundles(rank);
-    const bool cut = std::any_of(job_.ranks.begin(), job_.ranks.end(), [&](const auto& other) {
+    const bool cut = std::ranges::any_of(job_.ranks, [&](const RankTrace& other) {
       return goes_on_with(newest, rank.last_ns, other);
     });
     if (!cut) continue;

@@ -28,6 +28,15 @@ std::string joiners_text(const std::vector<int>& joined) {
 
 bool is(const WorkerChange& change, WorkerEvent event) { return change.event == to_string(event); }
 
+/// Workers that died or left in an epoch, each as `text` of the change shows it.
+template <typename Text>
+void add_losses(std::vector<std::string>& losses, const Epoch& epoch, Text text) {
+  for (const WorkerChange& change : epoch.changes) {
+    if (!is(change, WorkerEvent::kDied) && !is(change, WorkerEvent::kLeft)) continue;
+    losses.push_back(text(change) + (change.why.empty() ? "" : ": " + change.why));
+  }
+}
+
 void append_row(std::string& out, const Epoch& epoch, const Epoch* before, std::int64_t zero_ns) {
   const std::string cause = cause_of(epoch, before);
   fmt::format_to(std::back_inserter(out), "  {:>5} {:>10} {:>10} {:>6}  ", epoch.number,
@@ -112,17 +121,6 @@ std::string totals_text(const std::vector<Epoch>& history) {
   return text;
 }
 
-/// Workers that died or left in an epoch.
-std::vector<std::string> losses_of(const Epoch& epoch) {
-  std::vector<std::string> losses;
-  for (const WorkerChange& change : epoch.changes) {
-    if (!is(change, WorkerEvent::kDied) && !is(change, WorkerEvent::kLeft)) continue;
-    losses.push_back(fmt::format("worker {} {}{}{}", change.worker, change.event,
-                                 change.why.empty() ? "" : ": ", change.why));
-  }
-  return losses;
-}
-
 /// Workers of the epoch before that are not in this one.
 std::vector<std::string> absences_of(const Epoch& epoch, const Epoch& before) {
   std::vector<std::string> absences;
@@ -137,7 +135,11 @@ std::vector<std::string> absences_of(const Epoch& epoch, const Epoch& before) {
 
 std::string cause_of(const Epoch& epoch, const Epoch* before) {
   std::vector<std::string> causes;
-  if (before != nullptr) causes = losses_of(*before);
+  if (before != nullptr) {
+    add_losses(causes, *before, [](const WorkerChange& change) {
+      return fmt::format("worker {} {}", change.worker, change.event);
+    });
+  }
   if (causes.empty() && !epoch.why.empty()) causes.push_back(epoch.why);
   if (causes.empty() && before != nullptr) causes = absences_of(epoch, *before);
   if (!epoch.joined.empty()) causes.push_back(joiners_text(epoch.joined));
@@ -156,14 +158,13 @@ std::string workers_report(const std::vector<Epoch>& history) {
   }
   std::vector<std::string> gone;
   for (const Epoch& epoch : history) {
-    for (const WorkerChange& change : epoch.changes) {
-      if (!is(change, WorkerEvent::kDied) && !is(change, WorkerEvent::kLeft)) continue;
-      gone.push_back(fmt::format("  worker {:<6} {} in epoch {}{}{}\n", change.worker, change.event,
-                                 epoch.number, change.why.empty() ? "" : ": ", change.why));
-    }
+    add_losses(gone, epoch, [&](const WorkerChange& change) {
+      return fmt::format("  worker {:<6} {} in epoch {}", change.worker, change.event,
+                         epoch.number);
+    });
   }
   const std::size_t first = gone.size() > kMostGone ? gone.size() - kMostGone : 0;
-  for (std::size_t i = first; i < gone.size(); ++i) out += gone[i];
+  for (std::size_t i = first; i < gone.size(); ++i) out += gone[i] + "\n";
   if (newest.transition) append_transition(out, newest);
   return out;
 }

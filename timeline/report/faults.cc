@@ -131,9 +131,7 @@ std::vector<const DumpOperation*> under_way(const Dump& dump) {
   for (const DumpOperation& operation : dump.operations) {
     if (was_under_way(dump, operation)) found.push_back(&operation);
   }
-  std::sort(found.begin(), found.end(), [](const DumpOperation* a, const DumpOperation* b) {
-    return a->submitted_ns < b->submitted_ns;
-  });
+  std::ranges::sort(found, {}, &DumpOperation::submitted_ns);
   return found;
 }
 
@@ -162,19 +160,10 @@ std::string since(const Dump& dump, const DumpOperation& operation) {
   return fmt::format("{:.1f} s", static_cast<double>(until - operation.submitted_ns) / 1e9);
 }
 
-/// "rank 2 (pid 77 on node1)", or "rank 2" without a dump of it.
-std::string identity(const JobDumps& dumps, int rank) {
-  for (const Dump& dump : dumps.ranks) {
-    if (dump.rank == rank) return fmt::format("rank {} (pid {} on {})", rank, dump.pid, dump.host);
-  }
-  return fmt::format("rank {}", rank);
-}
-
+/// Null without a dump of the rank.
 const Dump* dump_of(const JobDumps& dumps, int rank) {
-  for (const Dump& dump : dumps.ranks) {
-    if (dump.rank == rank) return &dump;
-  }
-  return nullptr;
+  const auto found = std::ranges::find(dumps.ranks, rank, &Dump::rank);
+  return found == dumps.ranks.end() ? nullptr : &*found;
 }
 
 std::string capitalised(std::string text) {
@@ -272,41 +261,52 @@ std::vector<int> absent(const JobDumps& dumps, const Awaited& awaited) {
   return ranks;
 }
 
+/// An operation that some ranks have not submitted.
+struct Wait {
+  const DumpOperation* operation = nullptr;
+  std::vector<int> missing;
+};
+
+/// The rank's earliest such operation.
+std::optional<Wait> wait_of(const JobDumps& dumps, const Dump& dump) {
+  for (const DumpOperation* operation : under_way(dump)) {
+    if (operation->agreed_ns != 0 || operation->name.empty()) continue;
+    std::vector<int> missing = absent(dumps, {&dump, operation});
+    if (!missing.empty()) return Wait{operation, std::move(missing)};
+  }
+  return std::nullopt;
+}
+
 /// The activity of a rank that delays the others.
-std::string own_state(const JobDumps& dumps, int rank) {
-  const Dump& dump = *dump_of(dumps, rank);
-  for (const DumpOperation* own : under_way(dump)) {
-    if (own->agreed_ns != 0 || own->name.empty()) continue;
-    const std::vector<int> others = absent(dumps, {&dump, own});
-    if (others.empty()) continue;
+std::string own_state(const JobDumps& dumps, const Dump& dump) {
+  if (const auto wait = wait_of(dumps, dump)) {
     return fmt::format(
         " It waits itself, in {}, which rank {} has not submitted: the ranks wait for one another "
         "in a different order.",
-        named(*own), fmt::join(others, ", "));
+        named(*wait->operation), fmt::join(wait->missing, ", "));
   }
-  const bool waits = std::any_of(dump.operations.begin(), dump.operations.end(),
-                                 [&](const auto& own) { return was_under_way(dump, own); });
-  return fmt::format(" {}; the last operation it finished was {}.",
-                     waits ? "It has other operations under way" : "It was not waiting in Ronde",
-                     describe_last_finished(dump));
+  return fmt::format(
+      " {}; the last operation it finished was {}.",
+      under_way(dump).empty() ? "It was not waiting in Ronde" : "It has other operations under way",
+      describe_last_finished(dump));
 }
 
 std::optional<Finding> hang(const JobDumps& dumps) {
   for (const Dump& dump : dumps.ranks) {
-    for (const DumpOperation* operation : under_way(dump)) {
-      if (operation->agreed_ns != 0 || operation->name.empty()) continue;
-      const std::vector<int> missing = absent(dumps, {&dump, operation});
-      if (missing.empty()) continue;
-      Finding finding{.cause = Cause::kFailure, .share = 1};
-      if (missing.size() == 1) finding.rank = missing.front();
-      finding.text = fmt::format(
-          "{} has not submitted {}, in which rank {} has waited for {}.{}",
-          capitalised(missing.size() == 1 ? identity(dumps, missing.front())
-                                          : fmt::format("rank {}", fmt::join(missing, ", "))),
-          named(*operation), dump.rank, since(dump, *operation), own_state(dumps, missing.front()));
-      finding.advice = "All ranks have to submit the same operations; look at what that one does.";
-      return finding;
+    const auto wait = wait_of(dumps, dump);
+    if (!wait) continue;
+    const Dump& first = *dump_of(dumps, wait->missing.front());
+    Finding finding{.cause = Cause::kFailure, .share = 1};
+    std::string who = fmt::format("Rank {}", fmt::join(wait->missing, ", "));
+    if (wait->missing.size() == 1) {
+      finding.rank = first.rank;
+      who += fmt::format(" (pid {} on {})", first.pid, first.host);
     }
+    finding.text = fmt::format("{} has not submitted {}, in which rank {} has waited for {}.{}",
+                               who, named(*wait->operation), dump.rank,
+                               since(dump, *wait->operation), own_state(dumps, first));
+    finding.advice = "All ranks have to submit the same operations; look at what that one does.";
+    return finding;
   }
   return std::nullopt;
 }

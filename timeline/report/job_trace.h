@@ -72,16 +72,10 @@ struct StepMark {
   std::int64_t time_ns = 0;
 };
 
-/// Total time that the training thread had been runnable without a core.
-struct CoreWaitSample {
+/// A total of time, as it was at a moment.
+struct TotalSample {
   std::int64_t time_ns = 0;
-  std::int64_t waited_ns = 0;
-};
-
-/// CPU time that the rank's process had used.
-struct CpuSample {
-  std::int64_t time_ns = 0;
-  std::int64_t used_ns = 0;
+  std::int64_t total_ns = 0;
 };
 
 /// An operation that had not ended at the end of the trace.
@@ -116,8 +110,10 @@ struct RankTrace {
   std::vector<NamedSpan> transitions;  ///< To this epoch, with their parts.
   double memory_gbps = 0;  ///< Speed of one thread's copy at the end of the recording; 0: unknown.
   CodingCost coding;       ///< Measured at the end of the recording.
-  std::vector<CoreWaitSample> core_waits;  ///< Empty if the kernel does not report it.
-  std::vector<CpuSample> cpu;              ///< Empty in traces of Ronde before 0.3.
+  /// Time that the training thread was runnable without a core; empty if the kernel does not
+  /// report it.
+  std::vector<TotalSample> core_waits;
+  std::vector<TotalSample> cpu;  ///< CPU time of the process; empty in early traces.
   std::vector<Unfinished> unfinished;
 };
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <string_view>
 #include <utility>
 
@@ -23,55 +24,16 @@ constexpr std::size_t kMostBars = 400;      // in the chart over time; more step
 constexpr std::size_t kMostSpans = 24'000;  // in all shown steps
 constexpr std::size_t kBuckets = 24;
 
-double us(std::int64_t ns) { return static_cast<double>(ns) / 1000; }
-
-Json phases_of(const Means& means) {
-  Json phases = Json::array();
-  for (const double ns : means.phase_ns) phases.push_back(ns / 1000);
-  return phases;
-}
-
-Json json_of(const std::vector<Finding>& findings) {
-  Json list = Json::array();
-  for (const Finding& finding : findings) {
-    list.push_back({{"cause", name_of(finding.cause)},
-                    {"rank", finding.rank},
-                    {"share", finding.share},
-                    {"text", finding.text},
-                    {"advice", finding.advice}});
-  }
-  return list;
-}
-
-Json json_of(const Means& means) {
-  return {{"step", means.step_ns / 1000},
-          {"phases", phases_of(means)},
-          {"moving", means.moving_ns / 1000},
-          {"overlapped", means.overlapped_ns / 1000},
-          {"noCore", means.no_core_ns / 1000}};
-}
-
-Json ranks_of(const JobTrace& job, const Analysis& analysis) {
-  Json list = Json::array();
-  for (std::size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    const RecordingInfo& info = job.ranks[rank].info;
-    Json row{{"rank", info.rank}, {"label", label_of(info)}, {"host", info.host}};
-    row.update(json_of(means_of(analysis, rank)));
-    list.push_back(std::move(row));
-  }
-  return list;
-}
+double us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
 /// Means of some consecutive steps, over all ranks.
 Json bar_of(const Analysis& analysis, std::size_t from, std::size_t to) {
   Analysis part;
   part.steps.assign(analysis.steps.begin() + static_cast<std::ptrdiff_t>(from),
                     analysis.steps.begin() + static_cast<std::ptrdiff_t>(to));
-  const Means means = means_of(part);
-  return {{"first", part.steps.front().number},
-          {"last", part.steps.back().number},
-          {"step", means.step_ns / 1000},
-          {"phases", phases_of(means)}};
+  Json bar{{"first", part.steps.front().number}, {"last", part.steps.back().number}};
+  bar.update(times_json(means_of(part)));
+  return bar;
 }
 
 Json bars_of(const Analysis& analysis) {
@@ -84,64 +46,12 @@ Json bars_of(const Analysis& analysis) {
   return list;
 }
 
-Json in_us(const std::vector<double>& ns) {
-  Json list = Json::array();
-  for (const double one : ns) list.push_back(one / 1000);
-  return list;
-}
-
-/// Empty if nothing was marked. The last row is the time in no span.
-Json spans_of(const JobTrace& job, const Analysis& analysis) {
-  Json list = Json::array();
-  const std::vector<SpanTime> spans = span_times(job, analysis);
-  for (const SpanTime& span : spans) {
-    if (list.size() == kMostPageRows) break;
-    list.push_back({{"name", span.name}, {"own", in_us(span.own_ns)}});
-  }
-  if (!spans.empty()) {
-    list.push_back(
-        {{"name", "(outside, in no span)"}, {"own", in_us(unmarked_ns(analysis, spans))}});
-  }
-  return list;
-}
-
-Json paths_of(const Analysis& analysis) {
-  Json list = Json::array();
-  for (const PathCost& path : analysis.paths) {
-    list.push_back({path.path.text(), path.bundles, path.tensors, path.bytes, us(path.moving_ns),
-                    path.bus_gbps, path.best_gbps});
-  }
-  return list;
-}
-
-Json what_ifs_of(const JobTrace& job, const Analysis& analysis) {
-  Json list = Json::array();
-  const double step_ns = means_of(analysis).step_ns;
-  for (const WhatIf& change : what_ifs(job, analysis)) {
-    const auto cell = [&](const std::string& text) {
-      return Json{{"text", text}, {"by", change.saved_ns}};
-    };
-    list.push_back({change.change, cell(share_text(change, step_ns)), cell(time_text(change))});
-  }
-  return list;
-}
-
-Json tensors_of(const JobTrace& job) {
-  Json list = Json::array();
-  for (const TensorRow& row : costliest_tensors(job, kMostPageRows)) {
-    const auto count = static_cast<double>(row.cost.count);
-    list.push_back({row.name, row.cost.count, static_cast<double>(row.cost.bytes) / count,
-                    us(row.cost.negotiation_ns) / count, us(row.cost.execution_ns) / count});
-  }
-  return list;
-}
-
 Json bundles_of(const JobTrace& job, const Analysis& analysis) {
   Json list = Json::array();
   for (const Bundle* bundle : costliest_bundles(analysis, kMostPageRows)) {
     list.push_back({name_of(*bundle, job), bundle->span->tensors, bundle->span->bytes,
-                    us(bundle->skew_ns()), job.ranks[bundle->last].info.rank,
-                    us(bundle->moving_ns())});
+                    ms(bundle->skew_ns()), job.ranks[bundle->last].info.rank,
+                    ms(bundle->moving_ns())});
   }
   return list;
 }
@@ -182,8 +92,8 @@ class StepPicture {
     const RankTrace& rank = job_.ranks[index];
     return {{"rank", rank.info.rank},
             {"label", label_of(rank.info)},
-            {"from", us(step_.ranks[index].start_ns - zero_)},
-            {"to", us(step_.ranks[index].end_ns - zero_)},
+            {"from", ms(step_.ranks[index].start_ns - zero_)},
+            {"to", ms(step_.ranks[index].end_ns - zero_)},
             {"waits", named(rank.waits, index, [](const auto&) { return true; })},
             {"marks", named(rank.marks, index, [](const auto& mark) { return !mark.is_pass; })},
             {"passes", named(rank.marks, index, [](const auto& mark) { return mark.is_pass; })},
@@ -204,7 +114,7 @@ class StepPicture {
       if (list.size() >= most_) break;
       if (!inside(span.start_ns, span.end_ns, index)) continue;
       list.push_back(
-          {job_.names.text_of(span.name), us(span.start_ns - zero_), us(span.end_ns - zero_)});
+          {job_.names.text_of(span.name), ms(span.start_ns - zero_), ms(span.end_ns - zero_)});
     }
     return list;
   }
@@ -215,10 +125,9 @@ class StepPicture {
       if (inside(span.first_submit_ns, span.end_ns, index)) spans.push_back(&span);
     }
     if (spans.size() > most_) {  // keep the longest
-      std::nth_element(spans.begin(), spans.begin() + static_cast<std::ptrdiff_t>(most_),
-                       spans.end(), [](const auto* a, const auto* b) {
-                         return a->end_ns - a->first_submit_ns > b->end_ns - b->first_submit_ns;
-                       });
+      std::ranges::nth_element(
+          spans, spans.begin() + static_cast<std::ptrdiff_t>(most_), std::greater(),
+          [](const OperationSpan* span) { return span->end_ns - span->first_submit_ns; });
       spans.resize(most_);
     }
     Json list = Json::array();
@@ -231,11 +140,11 @@ class StepPicture {
             span.tensors,
             span.bytes,
             job_.paths[span.path].text(),
-            us(span.first_submit_ns - zero_),
-            us(span.last_submit_ns - zero_),
-            us(span.agreed_ns - zero_),
-            us(span.start_ns - zero_),
-            us(span.end_ns - zero_)};
+            ms(span.first_submit_ns - zero_),
+            ms(span.last_submit_ns - zero_),
+            ms(span.agreed_ns - zero_),
+            ms(span.start_ns - zero_),
+            ms(span.end_ns - zero_)};
   }
 
   const JobTrace& job_;
@@ -266,92 +175,72 @@ Json epochs_of(std::span<const Epoch> history) {
     const Epoch& epoch = history[i];
     const Transition transition = epoch.transition.value_or(Transition());
     const char* const kind = !epoch.transition ? "" : transition.failed ? "recovery" : "change";
-    list.push_back({epoch.number, us(epoch.begin_ns - history.front().begin_ns),
-                    us(epoch.duration_ns()), epoch.workers.size(),
+    list.push_back({epoch.number, ms(epoch.begin_ns - history.front().begin_ns),
+                    ms(epoch.duration_ns()), epoch.workers.size(),
                     cause_of(epoch, i > 0 ? &history[i - 1] : nullptr), kind,
-                    us(transition.duration_ns()), us(std::max<std::int64_t>(0, transition.lost_ns)),
+                    ms(transition.duration_ns()), ms(std::max<std::int64_t>(0, transition.lost_ns)),
                     transition.lost_steps});
   }
   return list;
 }
 
+/// The report for programs, and what the page alone shows. Times are milliseconds, but those of
+/// histograms.
 Json data_of(const PageParts& parts) {
   const JobTrace& job = parts.job;
   const Analysis& analysis = parts.analysis;
   Json phases = Json::array();
-  for (std::size_t i = 0; i < kPhases; ++i) phases.push_back(name_of(static_cast<Phase>(i)));
-  return {{"size", job.ranks.front().info.size},
-          {"events", job.events},
-          {"unit", unit_of(analysis)},
-          {"stepsNote", steps_note(analysis)},
-          {"stepCount", analysis.steps.size()},
-          {"notes", job.notes},
-          {"findings", json_of(parts.findings)},
-          {"epochs", epochs_of(parts.history)},
-          {"phases", phases},
-          {"all", json_of(means_of(analysis))},
-          {"ranks", ranks_of(job, analysis)},
-          {"spans", spans_of(job, analysis)},
-          {"bars", bars_of(analysis)},
-          {"paths", paths_of(analysis)},
-          {"fusion",
-           {{"bundles", analysis.fusion.bundles},
-            {"tensors", analysis.fusion.tensors},
-            {"bytes", analysis.fusion.bytes},
-            {"medianBytes", analysis.fusion.median_bundle_bytes},
-            {"efficiency", fusion_efficiency(analysis)}}},
-          {"bandwidthNote", bandwidth_note(job)},
-          {"costModel", cost_model(analysis)},
-          {"whatIfs", what_ifs_of(job, analysis)},
-          {"tensors", tensors_of(job)},
-          {"bundles", bundles_of(job, analysis)},
-          {"histograms", histograms_of(analysis)},
-          {"pictures", pictures_of(job, analysis)}};
+  for (std::size_t i = 0; i < kPhases; ++i) {
+    const Phase phase = static_cast<Phase>(i);
+    phases.push_back({key_of(phase), name_of(phase)});
+  }
+  Json data = report_data(job, analysis, parts.findings);
+  data.update(Json{{"stepsNote", steps_note(analysis)},
+                   {"epochs", epochs_of(parts.history)},
+                   {"phases", phases},
+                   {"bars", bars_of(analysis)},
+                   {"fusion",
+                    {{"bundles", analysis.fusion.bundles},
+                     {"tensors", analysis.fusion.tensors},
+                     {"medianBytes", analysis.fusion.median_bundle_bytes},
+                     {"efficiency", fusion_efficiency(analysis)}}},
+                   {"bandwidthNote", bandwidth_note(job)},
+                   {"costModel", cost_model(analysis)},
+                   {"bundles", bundles_of(job, analysis)},
+                   {"histograms", histograms_of(analysis)},
+                   {"pictures", pictures_of(job, analysis)}});
+  if (Json& spans = data["spans"]; spans.size() > kMostPageRows) {
+    spans.erase(spans.begin() + std::ptrdiff_t{kMostPageRows}, spans.end());
+  }
+  return data;
 }
 
-/// Escapes JSON for a script element, so that nothing ends the element.
-std::string script_json(const Json& json) {
-  const std::string text = print_json(json);
-  std::string safe;
-  safe.reserve(text.size());
-  for (const char c : text) {
-    if (c == '<') {
-      safe += "\\u003c";
-    } else {
-      safe += c;
-    }
+/// The text with `by` in place of each `mark`.
+std::string replaced(std::string_view text, std::string_view mark, std::string_view by) {
+  std::string out;
+  for (std::size_t at = 0; (at = text.find(mark)) != std::string_view::npos;) {
+    out.append(text.substr(0, at)).append(by);
+    text.remove_prefix(at + mark.size());
   }
-  return safe;
+  return out.append(text);
 }
 
 std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '<') {
-      safe += "&lt;";
-    } else if (c == '&') {
-      safe += "&amp;";
-    } else {
-      safe += c;
-    }
-  }
-  return safe;
+  return replaced(replaced(text, "&", "&amp;"), "<", "&lt;");
 }
 
-void replace(std::string& page, std::string_view mark, std::string_view by) {
-  const std::size_t at = page.find(mark);
-  if (at != std::string::npos) page.replace(at, mark.size(), by);
-}
+/// JSON for a script element, without anything that ends the element.
+std::string script_json(const Json& json) { return replaced(print_json(json), "<", "\\u003c"); }
 
 }  // namespace
 
 std::string html_page(const PageParts& parts) {
   std::string page(kPageHtml);
-  replace(page, "/*STYLE*/", kPageCss);
-  replace(page, "/*SCRIPT*/", kPageJs);
-  replace(page, "/*ZOOM*/", kZoomJs);
-  replace(page, "<!--TEXT-->", escaped(parts.text));
-  replace(page, "\"DATA\"", script_json(data_of(parts)));
+  page = replaced(page, "/*STYLE*/", kPageCss);
+  page = replaced(page, "/*SCRIPT*/", kPageJs);
+  page = replaced(page, "/*ZOOM*/", kZoomJs);
+  page = replaced(page, "\"DATA\"", script_json(data_of(parts)));
+  page = replaced(page, "<!--TEXT-->", escaped(parts.text));  // last, as it may have any other mark
   return page;
 }
 
@@ -361,10 +250,9 @@ std::string text_page(const std::string& title, const std::string& text) {
       "<meta name=\"viewport\" content=\"width=device-width\">\n<title>TITLE</title>\n"
       "<style>/*STYLE*/ pre { white-space: pre-wrap; }</style>\n</head>\n<body>\n<main>\n"
       "<h1>TITLE</h1>\n<pre><!--TEXT--></pre>\n</main>\n</body>\n</html>\n";
-  replace(page, "TITLE", escaped(title));
-  replace(page, "TITLE", escaped(title));
-  replace(page, "/*STYLE*/", kPageCss);
-  replace(page, "<!--TEXT-->", escaped(text));
+  page = replaced(page, "TITLE", escaped(title));
+  page = replaced(page, "/*STYLE*/", kPageCss);
+  page = replaced(page, "<!--TEXT-->", escaped(text));
   return page;
 }
 

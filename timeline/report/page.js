@@ -20,12 +20,12 @@ const svg = (tag, attributes = {}, ...children) =>
 const at = (id) => document.getElementById(id);
 
 const digits = (value) => value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
-function time(us) {
-  if (us < 0.0005) return "0";
-  if (us < 1) return Math.round(us * 1e3) + " ns";
-  if (us >= 1e6) return digits(us / 1e6) + " s";
-  if (us >= 1e3) return digits(us / 1e3) + " ms";
-  return digits(us) + " µs";
+function time(ms) {
+  if (ms < 5e-7) return "0";
+  if (ms < 1e-3) return Math.round(ms * 1e6) + " ns";
+  if (ms >= 1e3) return digits(ms / 1e3) + " s";
+  if (ms >= 1) return digits(ms) + " ms";
+  return digits(ms * 1e3) + " µs";
 }
 function bytes(count) {
   for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["KB", 1e3]]) {
@@ -85,30 +85,33 @@ const asIs = (value) => value, asText = (value) => value.text;
 
 // ---- Stacked bars ------------------------------------------------------------------------------
 
+const phaseNames = data.phases.map(([, name]) => name);
+const phasesOf = (times) => data.phases.map(([key]) => times[key]);
+
 /** Titles of the parts that are not empty: what a screen reader hears of a bar. */
 function spoken(label, whole, parts) {
-  const named = parts.map((part, i) => [data.phases[i], part]).filter(([, part]) => part > 0);
+  const named = parts.map((part, i) => [phaseNames[i], part]).filter(([, part]) => part > 0);
   return label + ": " + time(whole) + " – " +
     named.map(([name, part]) => name + " " + percent(part, whole)).join(", ");
 }
 
 function splitPicture(whole) {
   const row = 26, left = 80, width = whole - left - 80, height = data.ranks.length * row + 10;
-  const longest = Math.max(...data.ranks.map((rank) => rank.step), 1e-9);
+  const longest = Math.max(...data.ranks.map((rank) => rank.step_ms), 1e-9);
   const picture = svg("svg", { viewBox: `0 0 ${whole} ${height}`, role: "img",
     "aria-label": "Time per " + data.unit + " of each rank, by what its training thread did" });
   data.ranks.forEach((rank, i) => {
     const label = rank.label;
-    const group = svg("g", {}, svg("title", {}, spoken(label, rank.step, rank.phases)));
+    const group = svg("g", {}, svg("title", {}, spoken(label, rank.step_ms, phasesOf(rank))));
     group.append(svg("text", { x: 8, y: i * row + 21 }, label));
     let x = left;
-    rank.phases.forEach((part, phase) => {
+    phasesOf(rank).forEach((part, phase) => {
       const wide = (part / longest) * width;
       group.append(svg("rect",
         { x, y: i * row + 7, width: wide, height: row - 6, class: "p" + phase }));
       x += wide;
     });
-    group.append(svg("text", { x: x + 6, y: i * row + 21, class: "soft" }, time(rank.step)));
+    group.append(svg("text", { x: x + 6, y: i * row + 21, class: "soft" }, time(rank.step_ms)));
     picture.append(group);
   });
   return picture;
@@ -116,10 +119,11 @@ function splitPicture(whole) {
 
 function splitChart() {
   const columns = [["rank", asIs], ["host", asIs], ["in all", time],
-    ...data.phases.map((name) => [name, time]), ["moving", time], ["overlapped", time],
+    ...phaseNames.map((name) => [name, time]), ["moving", time], ["overlapped", time],
     ["ready without a core", time]];
   const rows = data.ranks.map((rank) =>
-    [rank.rank, rank.host, rank.step, ...rank.phases, rank.moving, rank.overlapped, rank.noCore]);
+    [rank.rank, rank.host, rank.step_ms, ...phasesOf(rank), rank.moving_ms, rank.overlapped_ms,
+      rank.without_core_ms]);
   fitted(at("split"), splitPicture);
   at("split").append(asTable(table("Time per " + data.unit, columns, rows)));
 }
@@ -128,7 +132,7 @@ const labelOf = (bar) => bar.first === bar.last ? String(bar.first) : bar.first 
 
 function barPicture(width) {
   const height = 220, left = 60;
-  const longest = Math.max(...data.bars.map((bar) => bar.step), 1e-9);
+  const longest = Math.max(...data.bars.map((bar) => bar.step_ms), 1e-9);
   const wide = (width - left) / Math.max(data.bars.length, 1);
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height + 24}`, role: "img",
     "aria-label": "Mean over ranks of each " + data.unit + ", by what training threads did" });
@@ -139,9 +143,9 @@ function barPicture(width) {
   }
   data.bars.forEach((bar, i) => {
     const group = svg("g", {}, svg("title", {},
-      spoken(data.unit + " " + labelOf(bar), bar.step, bar.phases)));
+      spoken(data.unit + " " + labelOf(bar), bar.step_ms, phasesOf(bar))));
     let y = height;
-    bar.phases.forEach((part, phase) => {
+    phasesOf(bar).forEach((part, phase) => {
       const tall = (part / longest) * (height - 12);
       y -= tall;
       const shown = Math.max(wide - (wide > 3 ? 1 : 0), 0.5);
@@ -158,14 +162,14 @@ function barPicture(width) {
 }
 
 function barChart() {
-  const columns = [[data.unit, asIs], ["mean", time], ...data.phases.map((name) => [name, time])];
+  const columns = [[data.unit, asIs], ["mean", time], ...phaseNames.map((name) => [name, time])];
   fitted(at("bars"), barPicture);
   at("bars").append(asTable(table("Over time", columns,
-    data.bars.map((bar) => [labelOf(bar), bar.step, ...bar.phases]))));
+    data.bars.map((bar) => [labelOf(bar), bar.step_ms, ...phasesOf(bar)]))));
 }
 
 function legend() {
-  at("legend").append(...data.phases.map((name, i) =>
+  at("legend").append(...phaseNames.map((name, i) =>
     html("span", {}, html("i", { class: "p" + i }), name)));
 }
 
@@ -233,18 +237,18 @@ function histogramChart(one) {
 // ---- The page ----------------------------------------------------------------------------------
 
 function head() {
-  const all = data.all;
+  const mean = data.mean;
   at("summary").textContent =
-    `${data.size} ranks, ${data.stepCount} ${data.unit}s of ${time(all.step)} on average, ` +
-    `${data.events.toLocaleString("en")} events. Data moves for ${time(all.moving)} per ` +
-    `${data.unit}, of which ${time(all.overlapped)} overlaps with time outside Ronde.`;
+    `${data.size} ranks, ${data.steps} ${data.unit}s of ${time(mean.step_ms)} on average, ` +
+    `${data.events.toLocaleString("en")} events. Data moves for ${time(mean.moving_ms)} per ` +
+    `${data.unit}, of which ${time(mean.overlapped_ms)} overlaps with time outside Ronde.`;
   for (const finding of data.findings) {
     const item = html("li",
-      { "data-cause": finding.cause, "data-rank": finding.rank }, finding.text);
+      { "data-cause": finding.cause, "data-rank": finding.rank ?? -1 }, finding.text);
     if (finding.advice) item.append(html("span", { class: "advice" }, finding.advice));
     at("findings").append(item);
   }
-  if (data.stepsNote && data.stepCount) data.notes.push(data.stepsNote);
+  if (data.stepsNote && data.steps) data.notes.push(data.stepsNote);
   for (const note of data.notes) at("notes").append(html("li", {}, note));
 }
 
@@ -258,31 +262,36 @@ function costs() {
     "the rest by bundles.");
   at("paths").append(table("Paths", [["collective, algorithm, data plane", asIs], ["bundles", asIs],
     ["tensors", asIs], ["bytes", bytes], ["moving", time], ["bus", rate],
-    ["best", rate]], data.paths), html("p", { class: "quiet" }, data.bandwidthNote));
+    ["best", rate]], data.paths.map((path) => [path.path, path.bundles, path.tensors, path.bytes,
+    path.moving_ms, path.bus_gbps, path.best_gbps])), html("p", { class: "quiet" }, data.bandwidthNote));
   at("tensors").append(table("Tensors, mean of an operation", [["tensor", asIs], ["times", asIs],
-    ["bytes", bytes], ["negotiating", time], ["moving", time]], data.tensors));
+    ["bytes", bytes], ["negotiating", time], ["moving", time]], data.tensors.map((tensor) =>
+    [tensor.name, tensor.count, tensor.bytes / tensor.count, tensor.negotiation_ms / tensor.count,
+      tensor.moving_ms / tensor.count])));
   at("bundles").append(table("Bundles that moved longest", [["bundle", asIs], ["tensors", asIs],
     ["bytes", bytes], ["first to last rank", time], ["last rank", asIs], ["moving", time]],
     data.bundles));
 }
 
 function whatIfs() {
-  at("model").textContent = data.costModel + (data.whatIfs.length ? "" :
+  at("model").textContent = data.costModel + (data.what_if.length ? "" :
     " No change that is known here would save 1 %.");
-  if (!data.whatIfs.length) return;
+  if (!data.what_if.length) return;
   at("changes").append(table("Changes, and what they would save of a " + data.unit,
     [["change", asIs], ["share", asText], ["saves", asText]],
-    data.whatIfs));
+    data.what_if.map((one) => [one.change, { text: one.share_text, by: one.saved_ms },
+      { text: one.time_text, by: one.saved_ms }])));
 }
 
 /** The user's spans and the passes of training, by rank. */
 function spans() {
   if (!data.spans.length) return;
   at("spans-part").hidden = false;
-  const share = (us) => percent(us, data.all.step);
+  const share = (ms) => percent(ms, data.mean.step_ms);
+  const rows = [...data.spans, { name: "(outside, in no span)", own_ms: data.unmarked_ms }];
   at("spans").append(table("Spans of each rank", [["span", asIs], ["mean of ranks", time],
     ["share of a " + data.unit, share], ...data.ranks.map((rank) => [rank.label, time])],
-    data.spans.map(({ name, own }) => {
+    rows.map(({ name, own_ms: own }) => {
       const mean = own.reduce((sum, one) => sum + one, 0) / own.length;
       return [name, mean, mean, ...own];
     })));
@@ -300,7 +309,7 @@ function epochs() {
 head();
 epochs();
 legend();
-if (data.stepCount) {
+if (data.steps) {
   whatIfs();
   splitChart();
   spans();

@@ -35,24 +35,16 @@ void RankLoader::name_track(const TraceEvent& event) {
 }
 
 void RankLoader::take_counter(const TraceEvent& event) {
-  if (event.name == kCoreWaitCounter) {
-    rank_.core_waits.push_back({event.at_ns, std::llround(event.value * 1e6)});
-    return;
-  }
-  if (event.name == kCpuCounter) {
-    rank_.cpu.push_back({event.at_ns, std::llround(event.value * 1e6)});
-    return;
-  }
-  if (event.name == kMemoryCopyCounter) {
-    rank_.memory_gbps = event.value;
-    return;
-  }
+  const TotalSample total{event.at_ns, std::llround(event.value * 1e6)};
+  if (event.name == kCoreWaitCounter) rank_.core_waits.push_back(total);
+  if (event.name == kCpuCounter) rank_.cpu.push_back(total);
+  if (event.name == kMemoryCopyCounter) rank_.memory_gbps = event.value;
   if (event.name == kFp16CodingCounter) rank_.coding.fp16_ns = event.value;
   if (event.name == kInt8CodingCounter) rank_.coding.int8_ns = event.value;
-  const bool commits = event.name == kCommitCounter;
-  if ((event.name != kStepCounter && !commits) || event.value < 1) return;
-  (commits ? rank_.commits : rank_.steps)
-      .push_back({static_cast<std::uint64_t>(event.value), event.at_ns});
+  if (event.value < 1) return;
+  const StepMark mark{static_cast<std::uint64_t>(event.value), event.at_ns};
+  if (event.name == kStepCounter) rank_.steps.push_back(mark);
+  if (event.name == kCommitCounter) rank_.commits.push_back(mark);
 }
 
 void RankLoader::take(const TraceEvent& event) {
@@ -225,8 +217,7 @@ void RankLoader::forget_open() {
 void RankLoader::finish() {
   end_pause(rank_.last_ns);
   for (const auto& [tid, track] : tracks_) note_open(track);
-  const auto by_time = [](const auto& a, const auto& b) { return a.since_ns < b.since_ns; };
-  std::sort(rank_.unfinished.begin(), rank_.unfinished.end(), by_time);
+  std::ranges::sort(rank_.unfinished, {}, &Unfinished::since_ns);
 }
 
 }  // namespace ronde::report

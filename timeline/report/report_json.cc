@@ -1,5 +1,4 @@
-#include <array>
-#include <string_view>
+#include <string>
 
 #include "core/base/json.h"
 #include "timeline/report/reports.h"
@@ -12,9 +11,6 @@ namespace {
 
 constexpr int kJsonVersion = 1;  // of the keys
 constexpr std::size_t kMostJsonRows = 200;
-
-double ms(double ns) { return ns / 1e6; }
-double ms(std::int64_t ns) { return static_cast<double>(ns) / 1e6; }
 
 Json in_ms(const std::vector<double>& ns) {
   Json list = Json::array();
@@ -34,23 +30,12 @@ Json finding_rows(const std::vector<Finding>& findings) {
   return list;
 }
 
-Json times_of(const Means& means) {
-  constexpr std::array<std::string_view, kPhases> kKeys = {
-      "outside_ms", "waiting_ms", "negotiation_ms", "pack_ms", "wire_ms", "other_ms"};
-  Json times{{"step_ms", ms(means.step_ns)}};
-  for (std::size_t i = 0; i < kPhases; ++i) times[std::string(kKeys[i])] = ms(means.phase_ns[i]);
-  times["moving_ms"] = ms(means.moving_ns);
-  times["overlapped_ms"] = ms(means.overlapped_ns);
-  times["without_core_ms"] = ms(means.no_core_ns);
-  return times;
-}
-
 Json rank_rows(const JobTrace& job, const Analysis& analysis) {
   Json list = Json::array();
   for (std::size_t i = 0; i < job.ranks.size(); ++i) {
     const RecordingInfo& info = job.ranks[i].info;
     Json rank{{"rank", info.rank}, {"label", label_of(info)}, {"host", info.host}};
-    rank.update(times_of(means_of(analysis, i)));
+    rank.update(times_json(means_of(analysis, i)));
     list.push_back(std::move(rank));
   }
   return list;
@@ -96,11 +81,14 @@ Json tensor_rows(const JobTrace& job) {
 
 Json change_rows(const JobTrace& job, const Analysis& analysis) {
   Json list = Json::array();
+  const double step_ns = means_of(analysis).step_ns;
   for (const WhatIf& change : what_ifs(job, analysis)) {
     list.push_back({{"change", change.change},
                     {"saved_ms", ms(change.saved_ns)},
                     {"least_ms", ms(change.least_ns)},
-                    {"most_ms", ms(change.most_ns)}});
+                    {"most_ms", ms(change.most_ns)},
+                    {"share_text", share_text(change, step_ns)},
+                    {"time_text", time_text(change)}});
   }
   return list;
 }
@@ -121,28 +109,43 @@ Json json_of(const Dump& dump) {
 
 }  // namespace
 
-std::string report_json(const JobTrace& job, const Analysis& analysis,
-                        const std::vector<Finding>& findings) {
+Json times_json(const Means& means) {
+  Json times{{"step_ms", ms(means.step_ns)}};
+  for (std::size_t i = 0; i < kPhases; ++i) {
+    times[std::string(key_of(static_cast<Phase>(i)))] = ms(means.phase_ns[i]);
+  }
+  times["moving_ms"] = ms(means.moving_ns);
+  times["overlapped_ms"] = ms(means.overlapped_ns);
+  times["without_core_ms"] = ms(means.no_core_ns);
+  return times;
+}
+
+Json report_data(const JobTrace& job, const Analysis& analysis,
+                 const std::vector<Finding>& findings) {
   const Means means = means_of(analysis);
   const std::vector<SpanTime> spans = span_times(job, analysis);
   const bool has_steps = !analysis.steps.empty();
-  return json_document(
-      {{"version", kJsonVersion},
-       {"kind", "report"},
-       {"size", job.ranks.front().info.size},
-       {"epoch", job.epoch},
-       {"events", job.events},
-       {"unit", unit_of(analysis)},
-       {"steps", analysis.steps.size()},
-       {"notes", job.notes},
-       {"findings", finding_rows(findings)},
-       {"mean", times_of(means)},
-       {"ranks", rank_rows(job, analysis)},
-       {"spans", span_rows(spans, means.step_ns)},
-       {"unmarked_ms", has_steps ? in_ms(unmarked_ns(analysis, spans)) : Json::array()},
-       {"paths", path_rows(analysis)},
-       {"tensors", tensor_rows(job)},
-       {"what_if", has_steps ? change_rows(job, analysis) : Json::array()}});
+  return {{"version", kJsonVersion},
+          {"kind", "report"},
+          {"size", job.ranks.front().info.size},
+          {"epoch", job.epoch},
+          {"events", job.events},
+          {"unit", unit_of(analysis)},
+          {"steps", analysis.steps.size()},
+          {"notes", job.notes},
+          {"findings", finding_rows(findings)},
+          {"mean", times_json(means)},
+          {"ranks", rank_rows(job, analysis)},
+          {"spans", span_rows(spans, means.step_ns)},
+          {"unmarked_ms", has_steps ? in_ms(unmarked_ns(analysis, spans)) : Json::array()},
+          {"paths", path_rows(analysis)},
+          {"tensors", tensor_rows(job)},
+          {"what_if", has_steps ? change_rows(job, analysis) : Json::array()}};
+}
+
+std::string report_json(const JobTrace& job, const Analysis& analysis,
+                        const std::vector<Finding>& findings) {
+  return json_document(report_data(job, analysis, findings));
 }
 
 std::string fault_json(const JobDumps& dumps, const std::vector<Finding>& findings) {

@@ -1,6 +1,7 @@
 // The report of a job as text, as JSON, and as one HTML page that needs no network.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "timeline/report/diff.h"
 #include "timeline/report/faults.h"
 #include "timeline/report/job_history.h"
+#include "timeline/report/summary.h"
 #include "timeline/report/verdict.h"
 
 namespace ronde::report {
@@ -35,7 +37,13 @@ std::string html_page(const PageParts& parts);
 /// A page of `text` only, for a report without traces.
 std::string text_page(const std::string& title, const std::string& text);
 
-/// The report of a job's traces. Times are milliseconds.
+/// The report of a job's traces, for programs and for the page. Times are milliseconds.
+nlohmann::ordered_json report_data(const JobTrace& job, const Analysis& analysis,
+                                   const std::vector<Finding>& findings);
+/// Means of steps as report_data() has them.
+nlohmann::ordered_json times_json(const Means& means);
+
+/// The same as text.
 std::string report_json(const JobTrace& job, const Analysis& analysis,
                         const std::vector<Finding>& findings);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -77,8 +78,7 @@ RankSpans spans_of(const RankTrace& rank, const Analysis& analysis, std::size_t 
     add_edges(edges, mark, false);
   }
   for (const NamedSpan& wait : rank.waits) add_edges(edges, wait, true);
-  std::stable_sort(edges.begin(), edges.end(),
-                   [](const SpanEdge& a, const SpanEdge& b) { return a.time_ns < b.time_ns; });
+  std::ranges::stable_sort(edges, {}, &SpanEdge::time_ns);
   OwnTimes times(sums.own_ns);
   for (const SpanEdge& edge : edges) times.take(edge);
   return sums;
@@ -124,9 +124,7 @@ std::vector<SpanTime> span_times(const JobTrace& job, const Analysis& analysis) 
       span.own_ns.push_back(per_step(rank.own_ns, name, analysis));
     }
   }
-  std::stable_sort(spans.begin(), spans.end(), [](const SpanTime& a, const SpanTime& b) {
-    return a.mean_own_ns() > b.mean_own_ns();
-  });
+  std::ranges::stable_sort(spans, std::greater(), &SpanTime::mean_own_ns);
   return spans;
 }
 

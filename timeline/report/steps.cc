@@ -46,9 +46,7 @@ ByKey comings_of(const RankTrace& rank, const std::set<std::uint32_t>& unnamed) 
   std::vector<const OperationSpan*> order;
   order.reserve(rank.operations.size());
   for (const OperationSpan& span : rank.operations) order.push_back(&span);
-  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
-    return a->first_submit_ns < b->first_submit_ns;
-  });
+  std::ranges::stable_sort(order, {}, &OperationSpan::first_submit_ns);
   ByKey found;
   std::int64_t ended_ns = rank.first_ns;
   for (const OperationSpan* span : order) {
@@ -61,7 +59,7 @@ ByKey comings_of(const RankTrace& rank, const std::set<std::uint32_t>& unnamed) 
 }
 
 bool as_often(const std::vector<ByKey>& ranks, const Key& key, std::size_t times) {
-  return std::all_of(ranks.begin(), ranks.end(), [&](const ByKey& rank) {
+  return std::ranges::all_of(ranks, [&](const ByKey& rank) {
     const auto found = rank.find(key);
     return found != rank.end() && found->second.free_ns.size() == times;
   });
@@ -147,15 +145,14 @@ Edges edges_of(const RankTrace& rank, const BundleIndex& index_of, const Analysi
       add_state(edges, State::kBlocked, span.last_submit_ns, span.end_ns);
     }
   }
-  std::sort(edges.begin(), edges.end(),
-            [](const Edge& a, const Edge& b) { return a.time_ns < b.time_ns; });
+  std::ranges::sort(edges, {}, &Edge::time_ns);
   return edges;
 }
 
 /// Interpolates the time without a core linearly between samples. Query times in order.
 class CoreWaits {
  public:
-  explicit CoreWaits(const std::vector<CoreWaitSample>& samples) : samples_(samples) {}
+  explicit CoreWaits(const std::vector<TotalSample>& samples) : samples_(samples) {}
 
   /// The increase since the last call, until `time_ns`.
   std::int64_t until(std::int64_t time_ns) {
@@ -169,17 +166,17 @@ class CoreWaits {
   [[nodiscard]] std::int64_t at(std::int64_t time_ns) {
     if (samples_.empty()) return 0;
     while (next_ < samples_.size() && samples_[next_].time_ns <= time_ns) ++next_;
-    if (next_ == 0) return samples_.front().waited_ns;
-    const CoreWaitSample& from = samples_[next_ - 1];
-    if (next_ == samples_.size()) return from.waited_ns;
-    const CoreWaitSample& to = samples_[next_];
+    if (next_ == 0) return samples_.front().total_ns;
+    const TotalSample& from = samples_[next_ - 1];
+    if (next_ == samples_.size()) return from.total_ns;
+    const TotalSample& to = samples_[next_];
     const double share = static_cast<double>(time_ns - from.time_ns) /
                          static_cast<double>(to.time_ns - from.time_ns);
-    return from.waited_ns +
-           static_cast<std::int64_t>(share * static_cast<double>(to.waited_ns - from.waited_ns));
+    return from.total_ns +
+           static_cast<std::int64_t>(share * static_cast<double>(to.total_ns - from.total_ns));
   }
 
-  const std::vector<CoreWaitSample>& samples_;
+  const std::vector<TotalSample>& samples_;
   std::size_t next_ = 0;
   std::int64_t last_ns_ = 0;
 };
@@ -256,50 +253,29 @@ class Sweep {
       awaited_;  ///< Ordered by the time they were ready.
 };
 
-/// Notes the submissions of a step's operations, and separates packing from moving.
-class StepFacts {
- public:
-  StepFacts(std::size_t rank, Analysis& analysis)
-      : rank_(rank), analysis_(analysis), facts_(analysis.steps.size()) {}
+/// The step in which the operation ends on the rank; null if it is in none.
+Step* step_of(const OperationSpan& span, std::size_t rank, std::vector<Step>& steps) {
+  const auto step = std::ranges::partition_point(
+      steps, [&](const Step& candidate) { return candidate.ranks[rank].end_ns < span.end_ns; });
+  return step == steps.end() || step->ranks[rank].start_ns > span.end_ns ? nullptr : &*step;
+}
 
-  void take(const OperationSpan& span, const Bundle& bundle) {
-    const auto& steps = analysis_.steps;
-    const auto step = std::partition_point(steps.begin(), steps.end(), [&](const Step& candidate) {
-      return candidate.ranks[rank_].end_ns < span.end_ns;
-    });
-    if (step == steps.end() || step->ranks[rank_].start_ns > span.end_ns) return;
-    const auto at = static_cast<std::size_t>(step - steps.begin());
-    facts_[at].pack_ns += static_cast<double>(span.pack_ns);
-    facts_[at].moving_ns += static_cast<double>(span.end_ns - moving_from(span, bundle));
-    Split& split = analysis_.steps[at].ranks[rank_];
-    if (split.first_submit_ns == 0 || span.first_submit_ns < split.first_submit_ns) {
-      split.first_submit_ns = span.first_submit_ns;
-    }
-    split.last_submit_ns = std::max(split.last_submit_ns, span.last_submit_ns);
+void note_submissions(const OperationSpan& span, Split& split) {
+  if (split.first_submit_ns == 0 || span.first_submit_ns < split.first_submit_ns) {
+    split.first_submit_ns = span.first_submit_ns;
   }
+  split.last_submit_ns = std::max(split.last_submit_ns, span.last_submit_ns);
+}
 
-  void finish() {
-    for (std::size_t i = 0; i < facts_.size(); ++i) {
-      if (facts_[i].moving_ns <= 0) continue;
-      auto& ns = analysis_.steps[i].ranks[rank_].ns;
-      auto& wire = ns[static_cast<std::size_t>(Phase::kWire)];
-      const double share = std::min(1.0, facts_[i].pack_ns / facts_[i].moving_ns);
-      const auto packed = static_cast<std::int64_t>(share * static_cast<double>(wire));
-      ns[static_cast<std::size_t>(Phase::kPack)] += packed;
-      wire -= packed;
-    }
-  }
-
- private:
-  struct Facts {
-    double pack_ns = 0;
-    double moving_ns = 0;
-  };
-
-  const std::size_t rank_;
-  Analysis& analysis_;
-  std::vector<Facts> facts_;
-};
+/// Gives the wire's time in a step to packing, in the proportion of its operations.
+void separate_packing(Split& split, double pack_ns, double moving_ns) {
+  if (moving_ns <= 0) return;
+  auto& wire = split.ns[static_cast<std::size_t>(Phase::kWire)];
+  const double share = std::min(1.0, pack_ns / moving_ns);
+  const auto packed = static_cast<std::int64_t>(share * static_cast<double>(wire));
+  split.ns[static_cast<std::size_t>(Phase::kPack)] += packed;
+  wire -= packed;
+}
 
 }  // namespace
 
@@ -311,11 +287,21 @@ std::int64_t moving_from(const OperationSpan& span, const Bundle& bundle) {
 void sweep_rank(const RankTrace& rank, std::size_t index, const BundleIndex& index_of,
                 Analysis& analysis) {
   Sweep(rank, index, analysis).run(edges_of(rank, index_of, analysis));
-  StepFacts facts(index, analysis);
+  std::vector<Step>& steps = analysis.steps;
+  std::vector<double> pack_ns(steps.size());
+  std::vector<double> moving_ns(steps.size());
   for (const OperationSpan& span : rank.operations) {
-    facts.take(span, analysis.bundles[index_of.at(span.bundle)]);
+    Step* const step = step_of(span, index, steps);
+    if (step == nullptr) continue;
+    note_submissions(span, step->ranks[index]);
+    const Bundle& bundle = analysis.bundles[index_of.at(span.bundle)];
+    pack_ns[static_cast<std::size_t>(step - steps.data())] += static_cast<double>(span.pack_ns);
+    moving_ns[static_cast<std::size_t>(step - steps.data())] +=
+        static_cast<double>(span.end_ns - moving_from(span, bundle));
   }
-  facts.finish();
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    separate_packing(steps[i].ranks[index], pack_ns[i], moving_ns[i]);
+  }
 }
 
 }  // namespace ronde::report

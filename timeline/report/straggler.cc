@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -25,7 +26,7 @@ double blamed_in(const Step& step) {
 }
 
 std::size_t most_blamed(const Step& step) {
-  return static_cast<std::size_t>(std::max_element(step.blamed_ns.begin(), step.blamed_ns.end()) -
+  return static_cast<std::size_t>(std::ranges::max_element(step.blamed_ns) -
                                   step.blamed_ns.begin());
 }
 
@@ -42,8 +43,7 @@ struct Blame {
 void count_costly(const Analysis& analysis, Blame& blame) {
   std::vector<const Step*> steps;
   for (const Step& step : analysis.steps) steps.push_back(&step);
-  std::sort(steps.begin(), steps.end(),
-            [](const Step* a, const Step* b) { return blamed_in(*a) > blamed_in(*b); });
+  std::ranges::sort(steps, std::greater(), [](const Step* step) { return blamed_in(*step); });
   const double least_ns =
       kCostlyShare * median_step_ns(analysis) * static_cast<double>(blame.ns.size() - 1);
   double held_ns = 0;
@@ -130,9 +130,8 @@ Stretch slowest_stretch(const JobTrace& job, const Analysis& analysis, std::size
         [](const Split& split) { return split.last_submit_ns - split.first_submit_ns; }));
   }
   if (stretches.empty()) return {};
-  return *std::max_element(stretches.begin(), stretches.end(), [](const auto& a, const auto& b) {
-    return a.excess_ns() * a.weight < b.excess_ns() * b.weight;
-  });
+  return *std::ranges::max_element(stretches, {},
+                                   [](const Stretch& one) { return one.excess_ns() * one.weight; });
 }
 
 std::string how_often(const Straggler& straggler, const Analysis& analysis) {
@@ -164,8 +163,7 @@ std::vector<Straggler> find_stragglers(const JobTrace& job, const Analysis& anal
     if (binomial_tail(candidate.late_costly, candidate.costly_steps, fair) > kChance) continue;
     found.push_back(candidate);
   }
-  std::sort(found.begin(), found.end(),
-            [](const auto& a, const auto& b) { return a.wait_ns > b.wait_ns; });
+  std::ranges::sort(found, std::greater(), &Straggler::wait_ns);
   return found;
 }
 

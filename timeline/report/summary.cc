@@ -78,6 +78,12 @@ std::string_view name_of(Phase phase) noexcept {
   return kNames[static_cast<std::size_t>(phase)];
 }
 
+std::string_view key_of(Phase phase) noexcept {
+  constexpr std::array<std::string_view, kPhases> kKeys = {
+      "outside_ms", "waiting_ms", "negotiation_ms", "pack_ms", "wire_ms", "other_ms"};
+  return kKeys[static_cast<std::size_t>(phase)];
+}
+
 std::string steps_note(const Analysis& analysis) {
   constexpr const char* kMark = "ronde.mark_step(), or DistributedOptimizer";
   if (!analysis.by_steps) return fmt::format("No steps were marked ({}): by time instead.", kMark);
@@ -210,18 +216,15 @@ std::vector<ChosenStep> chosen_steps(const Analysis& analysis) {
   std::vector<ChosenStep> chosen;
   if (order.empty()) return chosen;
   const auto add = [&](std::size_t index, const char* why) {
-    const auto known = std::find_if(chosen.begin(), chosen.end(),
-                                    [&](const ChosenStep& step) { return step.index == index; });
+    const auto known = std::ranges::find(chosen, index, &ChosenStep::index);
     if (known == chosen.end()) chosen.push_back({index, why});
   };
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return slowest_ns(analysis.steps[a]) < slowest_ns(analysis.steps[b]);
-  });
+  std::ranges::stable_sort(order, {},
+                           [&](std::size_t step) { return slowest_ns(analysis.steps[step]); });
   add(order[order.size() / 2], "typical");
   add(order.back(), "slowest");
-  const auto most_waiting = std::max_element(order.begin(), order.end(), [&](auto a, auto b) {
-    return waited_ns(analysis.steps[a]) < waited_ns(analysis.steps[b]);
-  });
+  const auto most_waiting = std::ranges::max_element(
+      order, {}, [&](std::size_t step) { return waited_ns(analysis.steps[step]); });
   add(*most_waiting, "waits most");
   add(order.front(), "fastest");
   return chosen;

@@ -35,6 +35,8 @@ double median_step_ns(const Analysis& analysis);
 
 /// "outside Ronde", "waiting for ranks", ...
 std::string_view name_of(Phase phase) noexcept;
+/// Its key in JSON: "outside_ms", "waiting_ms", ...
+std::string_view key_of(Phase phase) noexcept;
 
 /// A note on the inference of steps; empty if they were marked.
 std::string steps_note(const Analysis& analysis);
@@ -45,6 +47,8 @@ double memory_gbps(const JobTrace& job);
 /// A sentence about what to compare bandwidths with.
 std::string bandwidth_note(const JobTrace& job);
 
+inline double ms(double ns) noexcept { return ns / 1e6; }
+inline double ms(std::int64_t ns) noexcept { return ms(static_cast<double>(ns)); }
 inline double percent(double share) noexcept { return 100 * share; }
 /// "41.2 ms", "1.21 s", "87.0 us", "12 ns", "0".
 std::string human_time(double ns);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 
 #include "timeline/report/reports.h"
@@ -65,8 +66,7 @@ std::vector<std::size_t> shown_ranks(const JobTrace& job, const Analysis& analys
     compute.push_back(means_of(analysis, rank).of(Phase::kOutside));
   }
   if (shown.size() <= kMostRanks) return shown;
-  std::sort(shown.begin(), shown.end(),
-            [&](std::size_t a, std::size_t b) { return compute[a] > compute[b]; });
+  std::ranges::sort(shown, std::greater(), [&](std::size_t rank) { return compute[rank]; });
   shown.resize(kMostRanks);
   return shown;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -58,10 +59,8 @@ Finding tiny_tensors(const JobTrace& job, const Analysis& analysis, const Means&
 
 /// The tensor that negotiates longest in all.
 std::string longest_negotiation(const JobTrace& job) {
-  const auto longest =
-      std::max_element(job.tensors.begin(), job.tensors.end(), [](const auto& a, const auto& b) {
-        return a.second.negotiation_ns < b.second.negotiation_ns;
-      });
+  const auto longest = std::ranges::max_element(
+      job.tensors, {}, [](const auto& tensor) { return tensor.second.negotiation_ns; });
   return longest == job.tensors.end() ? std::string() : job.names.text_of(longest->first);
 }
 
@@ -221,8 +220,7 @@ std::vector<Finding> find_causes(const JobTrace& job, const Analysis& analysis) 
     add_costs(job, analysis, means, findings);
     if (auto span = find_long_span(job, analysis)) findings.push_back(std::move(*span));
   }
-  std::stable_sort(findings.begin(), findings.end(),
-                   [](const auto& a, const auto& b) { return a.share > b.share; });
+  std::ranges::stable_sort(findings, std::greater(), &Finding::share);
   if (auto outages = find_outages(job)) findings.insert(findings.begin(), std::move(*outages));
   if (Finding end = unfinished(job); !end.text.empty()) findings.insert(findings.begin(), end);
   if (findings.empty()) findings.push_back(nothing(analysis, means));

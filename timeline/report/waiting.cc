@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <utility>
@@ -22,16 +23,16 @@ constexpr std::size_t kMostNamed = 3;
 /// The cores that a rank's process has used on average in the steps; nothing if it is not known.
 std::optional<double> used_cores(const RankTrace& rank, const Analysis& analysis,
                                  std::size_t index) {
-  const CpuSample* first = nullptr;
-  const CpuSample* last = nullptr;
-  for (const CpuSample& sample : rank.cpu) {
+  const TotalSample* first = nullptr;
+  const TotalSample* last = nullptr;
+  for (const TotalSample& sample : rank.cpu) {
     if (sample.time_ns < analysis.steps.front().ranks[index].start_ns) continue;
     if (sample.time_ns > analysis.steps.back().ranks[index].end_ns) break;
     if (first == nullptr) first = &sample;
     last = &sample;
   }
   if (first == last) return std::nullopt;
-  return static_cast<double>(last->used_ns - first->used_ns) /
+  return static_cast<double>(last->total_ns - first->total_ns) /
          static_cast<double>(last->time_ns - first->time_ns);
 }
 
@@ -90,9 +91,7 @@ constexpr const char* kFewerRanks =
 /// Contention by the kernel's count of time without a core.
 std::optional<Finding> measured_contention(const std::vector<Host>& hosts,
                                            const Analysis& analysis) {
-  const auto worst = std::max_element(hosts.begin(), hosts.end(), [](const Host& a, const Host& b) {
-    return a.share() < b.share();
-  });
+  const auto worst = std::ranges::max_element(hosts, {}, &Host::share);
   if (worst->share() < kContentionShare) return std::nullopt;
   const double step_ns = worst->step_ns / worst->ranks;
   Finding finding{.cause = Cause::kContention, .share = worst->share()};
@@ -109,8 +108,7 @@ std::optional<Finding> measured_contention(const std::vector<Host>& hosts,
 /// Contention of ranks that outnumber their cores and wait for one another.
 std::optional<Finding> likely_contention(const std::vector<Host>& hosts, const Analysis& analysis,
                                          const Means& means) {
-  const auto host =
-      std::find_if(hosts.begin(), hosts.end(), [](const Host& one) { return one.crowded(); });
+  const auto host = std::ranges::find_if(hosts, &Host::crowded);
   const double share = means.share(Phase::kWaiting) + means.share(Phase::kNegotiation);
   if (host == hosts.end() || share < kContentionShare) return std::nullopt;
   Finding finding{.cause = Cause::kContention, .share = share};
@@ -130,13 +128,12 @@ std::vector<Turn> turns_of(const Analysis& analysis) {
   std::vector<Turn> turns;
   for (std::size_t i = 0; i < analysis.steps.front().ranks.size(); ++i) turns.push_back({0, i});
   for (const Step& step : analysis.steps) {
-    const auto most = std::max_element(step.blamed_ns.begin(), step.blamed_ns.end());
+    const auto most = std::ranges::max_element(step.blamed_ns);
     if (*most <= 0) continue;
     turns[static_cast<std::size_t>(most - step.blamed_ns.begin())].first +=
         1 / static_cast<double>(analysis.steps.size());
   }
-  std::stable_sort(turns.begin(), turns.end(),
-                   [](const Turn& a, const Turn& b) { return a.first > b.first; });
+  std::ranges::stable_sort(turns, std::greater(), &Turn::first);
   return turns;
 }
 
@@ -177,8 +174,7 @@ std::string most_awaited(const JobTrace& job, const Analysis& analysis,
     if (!last || bundle.last == *last) waited[bundle.span->name] += bundle.skew_ns();
   }
   const auto most =
-      std::max_element(waited.begin(), waited.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
+      std::ranges::max_element(waited, {}, [](const auto& one) { return one.second; });
   const bool any = most != waited.end() && most->second > 0;
   return any ? job.names.text_of(most->first) : std::string();
 }

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 
@@ -266,14 +267,12 @@ std::vector<WhatIf> what_ifs(const JobTrace& job, const Analysis& analysis) {
   double least_ns = kWorthSaving * means_of(analysis).step_ns;
   if (analysis.by_steps) least_ns = std::max(least_ns, step_noise_ns(analysis));
   std::erase_if(list, [=](const WhatIf& change) { return !is_worth_telling(change, least_ns); });
-  std::stable_sort(list.begin(), list.end(),
-                   [](const auto& a, const auto& b) { return a.saved_ns > b.saved_ns; });
+  std::ranges::stable_sort(list, std::greater(), &WhatIf::saved_ns);
   return list;
 }
 
 const WhatIf* best_of(const std::vector<WhatIf>& changes, Change kind) {
-  const auto found = std::find_if(changes.begin(), changes.end(),
-                                  [kind](const WhatIf& change) { return change.kind == kind; });
+  const auto found = std::ranges::find(changes, kind, &WhatIf::kind);
   return found == changes.end() ? nullptr : &*found;
 }
 

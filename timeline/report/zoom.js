@@ -34,7 +34,7 @@ function zoomable() {
   const picture = svg("svg", { tabindex: "0", role: "img", id: "zoom" });
   const said = html("p", { class: "quiet", "aria-live": "polite", id: "zoom-said" });
   const list = html("div");
-  const x = (us) => left + ((us - view.from) / (view.to - view.from)) * (width - left);
+  const x = (ms) => left + ((ms - view.from) / (view.to - view.from)) * (width - left);
 
   function bar(parent, from, to, y, height, kind, title) {
     const a = Math.max(x(from), left), b = Math.min(x(to), width);
@@ -84,9 +84,9 @@ function zoomable() {
     let y = 22;
     const ticks = width > 600 ? 5 : 3;
     for (let i = 0; i <= ticks; ++i) {
-      const us = view.from + ((view.to - view.from) * i) / ticks;
-      picture.append(svg("text", { x: x(us), y: 14, class: "soft",
-        "text-anchor": i === ticks ? "end" : i ? "middle" : "start" }, time(us)));
+      const ms = view.from + ((view.to - view.from) * i) / ticks;
+      picture.append(svg("text", { x: x(ms), y: 14, class: "soft",
+        "text-anchor": i === ticks ? "end" : i ? "middle" : "start" }, time(ms)));
     }
     for (const rank of step.ranks) y = drawRank(rank, y);
     picture.setAttribute("viewBox", `0 0 ${width} ${y}`);
@@ -112,7 +112,7 @@ function zoomable() {
   const keys = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), "0": all,
     ArrowLeft: () => move(-0.25), ArrowRight: () => move(0.25) };
 
-  const usAt = (event) => {
+  const msAt = (event) => {
     const box = picture.getBoundingClientRect();
     const inner = ((event.clientX - box.left) / box.width) * width;
     return view.from + ((inner - left) / (width - left)) * (view.to - view.from);
@@ -125,21 +125,21 @@ function zoomable() {
   picture.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
-    zoom(event.deltaY > 0 ? 1.25 : 0.8, usAt(event));
+    zoom(event.deltaY > 0 ? 1.25 : 0.8, msAt(event));
   }, { passive: false });
-  picture.addEventListener("dblclick", (event) => zoom(0.4, usAt(event)));
+  picture.addEventListener("dblclick", (event) => zoom(0.4, msAt(event)));
   let held = null;
-  picture.addEventListener("pointerdown", (event) => { held = usAt(event); });
+  picture.addEventListener("pointerdown", (event) => { held = msAt(event); });
   picture.addEventListener("pointermove", (event) => {
     if (held === null || !event.buttons) return;
-    const by = held - usAt(event);
+    const by = held - msAt(event);
     look(view.from + by, view.to + by);
   });
   picture.addEventListener("pointerup", () => { held = null; });
 
   function choose(index) {
     step = data.pictures[index];
-    span = Math.max(...step.ranks.map((rank) => rank.to), 1e-3);
+    span = Math.max(...step.ranks.map((rank) => rank.to), 1e-6);
     const rows = step.ranks.flatMap((rank) => rank.operations.map((operation) =>
       [rank.rank, ...[0, 1, 2, 4, 7, 8].map((field) => operation[field])]));
     list.replaceChildren(asTable(table("Operations of this " + data.unit, [["rank", asIs],

@@ -123,17 +123,16 @@ bool holds_up(const Dump& dump, const Awaited& awaited) {
     const bool member = takes_part(dump, wanted.set) || is_in_group(wanted.name, dump.rank);
     return member && !has_submitted(dump, awaited);
   }
-  return std::any_of(dump.operations.begin(), dump.operations.end(), [&](const auto& own) {
+  return std::ranges::any_of(dump.operations, [&](const auto& own) {
     return own.set == wanted.set && own.name == wanted.name && !own.done() && own.started_ns == 0;
   });
 }
 
 /// The rank's thread that a debugger or a signal keeps from running; null if none is.
 const DumpThread* stopped_thread(const Dump& dump) {
-  const auto found =
-      std::find_if(dump.threads.begin(), dump.threads.end(), [](const DumpThread& thread) {
-        return thread.state.starts_with('t') || thread.state.starts_with('T');
-      });
+  const auto found = std::ranges::find_if(dump.threads, [](const DumpThread& thread) {
+    return thread.state.starts_with('t') || thread.state.starts_with('T');
+  });
   return found == dump.threads.end() ? nullptr : &*found;
 }
 
@@ -153,10 +152,9 @@ std::vector<DiagnosticsAddress> find_ranks() {
   for (const std::string& name : listening_names()) {
     if (auto rank = DiagnosticsAddress::parse(name)) ranks.push_back(std::move(*rank));
   }
-  std::sort(ranks.begin(), ranks.end(),
-            [](const DiagnosticsAddress& a, const DiagnosticsAddress& b) {
-              return std::tie(a.job, a.rank, a.pid) < std::tie(b.job, b.rank, b.pid);
-            });
+  std::ranges::sort(ranks, {}, [](const DiagnosticsAddress& one) {
+    return std::tie(one.job, one.rank, one.pid);
+  });
   return ranks;
 }
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bindings/runtime/diagnosis/diagnostics_socket.h"
+#include "bindings/runtime/diagnosis/diagnostics_address.h"
 #include "core/base/clock.h"
 #include "timeline/dump.h"
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,18 +25,12 @@ constexpr std::chrono::milliseconds kAfterFailure{10};
 constexpr std::chrono::milliseconds kStackTime{500};
 /// `ronde doctor` waits for 3 s.
 constexpr std::chrono::seconds kScriptTime{1};
-/// The interval of polling where the process had no descriptor left for the waker.
-constexpr std::chrono::milliseconds kPollInterval{50};
 /// The interval of looking if a report of a stall has ended.
 constexpr std::chrono::milliseconds kWhileReporting{100};
 /// Requests within this time get the same answer.
 constexpr std::chrono::milliseconds kSameAnswer{250};
 /// Most dumps of a rank, so that one that fails or stalls again and again fills no disk.
 constexpr int kMostFiles = 64;
-
-std::int64_t ns_of(TimePoint when) {
-  return std::chrono::nanoseconds(when.time_since_epoch()).count();
-}
 
 std::int64_t wall_clock_ns() {
   return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -84,12 +77,6 @@ void append_main_thread(Dump& dump) {
                           .frames = {}});
 }
 
-int poll_ms(TimePoint until) {
-  if (until == kForever) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
-}
-
 }  // namespace
 
 std::string dump_path(const std::string& folder, const std::string& job, int rank) {
@@ -109,7 +96,7 @@ Service::Service(ServiceOptions options)
       script_(options_.script),
       watch_(options_.stall_warning, options_.stall_error, now()),
       reporter_(options_.fail) {
-  auto socket = DiagnosticsSocket::open(self_);
+  auto socket = open_diagnostics(self_.text());
   if (socket.ok()) {
     socket_ = std::move(socket).value();
   } else {
@@ -132,25 +119,15 @@ Service::~Service() {
 
 void Service::run() {
   name_this_thread("ronde-doctor");
+  const auto answer = to_requests([this](std::string_view request) { return reply(request); });
   while (!stop_.load()) {
-    wait();
+    const TimePoint look = reporter_.busy() ? now() + kWhileReporting : watch_.next_look();
+    wait_for(*options_.waker, socket_ ? &*socket_ : nullptr, std::min(failure_due_, look));
     serve_reasons();
     watch_operations();
-    if (socket_) socket_->turn(now(), [this](std::string_view request) { return reply(request); });
+    if (socket_) socket_->turn(now(), answer);
   }
   serve_reasons();
-}
-
-void Service::wait() {
-  std::vector<pollfd> polled = {{options_.waker->fd(), POLLIN, 0}};
-  TimePoint until = failure_due_;
-  until = std::min(until, reporter_.busy() ? now() + kWhileReporting : watch_.next_look());
-  if (polled.front().fd < 0) until = std::min(until, now() + kPollInterval);
-  if (socket_) {
-    socket_->gather(polled);
-    until = std::min(until, socket_->next_turn());
-  }
-  (void)::poll(polled.data(), polled.size(), poll_ms(until));
 }
 
 void Service::serve_reasons() {
@@ -204,7 +181,7 @@ Dump Service::outline(const char* reason) const {
   dump.failure = with_exit(broken).message();
   if (broken.failed_rank()) dump.failed_rank = broken.failed_rank()->rank;
   dump.epoch_ns = wall_clock_ns();
-  dump.steady_ns = ns_of(now());
+  dump.steady_ns = to_ns(now());
   return dump;
 }
 
@@ -255,7 +232,7 @@ void Service::write_file(const Dump& dump) {
   log(LogLevel::kWarning, "{}; dump in {}", summarize_dump(dump), path);
 }
 
-std::shared_ptr<const std::string> Service::reply(std::string_view request) {
+ReplySocket::Reply Service::reply(std::string_view request) {
   if (request == kProbeRequest) {
     return std::make_shared<const std::string>(format_dump(outline("probe")));
   }

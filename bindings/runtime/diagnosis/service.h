@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "bindings/runtime/diagnosis/callers.h"
-#include "bindings/runtime/diagnosis/diagnostics_socket.h"
+#include "bindings/runtime/diagnosis/diagnostics_address.h"
 #include "bindings/runtime/diagnosis/dump_signal.h"
 #include "bindings/runtime/diagnosis/script_stacks.h"
 #include "bindings/runtime/diagnosis/service_thread.h"
@@ -54,7 +54,6 @@ class Service {
 
  private:
   void run();
-  void wait();
   void serve_reasons();
   void tell_stall();
   void watch_operations();
@@ -62,7 +61,7 @@ class Service {
   void write_file(const Dump& dump);
   [[nodiscard]] Dump outline(const char* reason) const;
   [[nodiscard]] Dump full(const char* reason);
-  std::shared_ptr<const std::string> reply(std::string_view request);
+  ReplySocket::Reply reply(std::string_view request);
 
   const ServiceOptions options_;
   const DiagnosticsAddress self_;
@@ -70,8 +69,8 @@ class Service {
   const DumpSignal signal_;
   const DumpSignal timeline_signal_;
   // Its thread only.
-  std::optional<DiagnosticsSocket> socket_;
-  std::shared_ptr<const std::string> last_reply_;
+  std::optional<ReplySocket> socket_;
+  ReplySocket::Reply last_reply_;
   TimePoint replied_{};
   TimePoint failure_due_ = kForever;  // kForever: nothing is owed
   TimePoint stall_told_{};            // when last

@@ -21,13 +21,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <span>
-#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "core/base/mutex.h"
 #include "core/base/os/file_descriptor.h"
@@ -85,15 +84,14 @@ std::uint64_t load_base(const MappedFile& file, const void* base) {
   return fixed ? 0 : reinterpret_cast<std::uintptr_t>(base);
 }
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
+/// A file of /proc; empty where the process or thread is gone.
+std::string proc_file(const std::string& path) {
+  auto text = read_file("/proc/" + path);
+  return text.ok() ? std::move(*text) : std::string();
 }
 
 std::string task_file(int pid, int tid, const char* name) {
-  return read_file(fmt::format("/proc/{}/task/{}/{}", pid, tid, name));
+  return proc_file(fmt::format("{}/task/{}/{}", pid, tid, name));
 }
 
 /// The rest of the line of a status file that begins with `field`.
@@ -134,8 +132,7 @@ SymbolFinder::Table SymbolFinder::read_table(const std::string& path) {
       table.push_back({symbol.st_value, symbol.st_value + symbol.st_size, &texts[symbol.st_name]});
     }
   }
-  std::sort(table.begin(), table.end(),
-            [](const Symbol& a, const Symbol& b) { return a.begin < b.begin; });
+  std::ranges::sort(table, {}, &Symbol::begin);
   return table;
 }
 
@@ -158,9 +155,7 @@ std::string SymbolFinder::describe(const void* address) {
   }
   const std::uint64_t place = at - load_base(MappedFile(info.dli_fname), info.dli_fbase);
   const Table& table = table_of(info.dli_fname);
-  auto next = std::upper_bound(
-      table.begin(), table.end(), place,
-      [](std::uint64_t value, const Symbol& symbol) { return value < symbol.begin; });
+  const auto next = std::ranges::upper_bound(table, place, {}, &Symbol::begin);
   if (next == table.begin() || place >= std::prev(next)->end) {
     return fmt::format("{}+{:#x}", file, place);
   }
@@ -289,16 +284,14 @@ std::vector<int> threads_named(std::string_view prefix) {
   std::vector<int> found;
   for (const std::filesystem::path& task : paths_in("/proc/self/task")) {
     const int tid = std::atoi(task.filename().c_str());
-    const std::string name = read_file(task / "comm");
-    if (name.rfind(prefix, 0) == 0) found.push_back(tid);
+    if (thread_name(::getpid(), tid).starts_with(prefix)) found.push_back(tid);
   }
   std::sort(found.begin(), found.end());
   return found;
 }
 
 bool blocks_signal(int tid, int number) {
-  const std::string mask =
-      status_field(read_file(fmt::format("/proc/self/task/{}/status", tid)), "SigBlk");
+  const std::string mask = status_field(task_file(::getpid(), tid, "status"), "SigBlk");
   std::uint64_t bits = 0;
   std::from_chars(mask.data(), mask.data() + mask.size(), bits, 16);
   return ((bits >> (number - 1)) & 1) != 0;
@@ -306,7 +299,7 @@ bool blocks_signal(int tid, int number) {
 
 std::string command_of(int pid) {
   constexpr std::size_t kShown = 60;
-  std::string words = read_file(fmt::format("/proc/{}/cmdline", pid)).substr(0, kShown);
+  std::string words = proc_file(fmt::format("{}/cmdline", pid)).substr(0, kShown);
   std::replace(words.begin(), words.end(), '\0', ' ');
   while (!words.empty() && words.back() == ' ') words.pop_back();
   return words;

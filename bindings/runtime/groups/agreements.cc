@@ -42,15 +42,19 @@ Status Agreements::share_outcome(const Status& mine, const WaitOptions& options)
   return first_error(*next_exchange(options), everyone_, mine);
 }
 
-Status first_error(Exchange& exchange, const std::vector<int>& ranks, const Status& mine) {
-  RONDE_ASSIGN_OR_RETURN(const auto outcomes, exchange.allgather(mine.message()));
-  if (!mine.ok()) return mine;
-  for (std::size_t i = 0; i < outcomes.size(); ++i) {
-    if (!outcomes[i].empty()) {
-      return {Code::kUnavailable, fmt::format("rank {}: {}", ranks[i], outcomes[i])};
-    }
+Result<std::string> first_objection(Exchange& exchange, const std::vector<int>& ranks,
+                                    const Status& mine) {
+  RONDE_ASSIGN_OR_RETURN(const auto errors, exchange.allgather(mine.message()));
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    if (!errors[i].empty()) return fmt::format("rank {}: {}", ranks[i], errors[i]);
   }
-  return {};
+  return std::string();
+}
+
+Status first_error(Exchange& exchange, const std::vector<int>& ranks, const Status& mine) {
+  RONDE_ASSIGN_OR_RETURN(const std::string objection, first_objection(exchange, ranks, mine));
+  if (!mine.ok() || objection.empty()) return mine;
+  return {Code::kUnavailable, objection};
 }
 
 Result<SetId> agree_on_id(Exchange& exchange, const std::vector<int>& ranks,

@@ -52,6 +52,10 @@ class GroupKeys {
 using MakeExchange = std::function<std::unique_ptr<Exchange>(
     std::uint64_t key, const std::vector<int>& ranks, const WaitOptions& options)>;
 
+/// Makes the exchange of some ranks of a group, under a key of their own.
+using ExchangeInside =
+    std::function<std::unique_ptr<Exchange>(std::uint64_t key, const std::vector<int>& ranks)>;
+
 /// Exchanges values between all ranks of a job. Calls match in order. Threads: any.
 class Agreements {
  public:
@@ -72,6 +76,11 @@ class Agreements {
   const std::vector<int> everyone_;
   std::atomic<std::uint64_t> rounds_{0};
 };
+
+/// Tells all of `ranks`, the members of `exchange`, the first error of any: "rank 1: it is alone";
+/// empty where none has one.
+Result<std::string> first_objection(Exchange& exchange, const std::vector<int>& ranks,
+                                    const Status& mine);
 
 /// Gives all of `ranks`, the members of `exchange`, the first error of any; a rank with an error
 /// gets its own. Others' errors are kUnavailable naming the rank.

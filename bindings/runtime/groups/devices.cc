@@ -6,20 +6,13 @@
 #include <vector>
 
 #include "backends/builtin.h"
+#include "bindings/runtime/groups/agreements.h"
 #include "core/base/log.h"
 #include "ops/selection/path.h"
 #include "ops/selection/selector.h"
 
 namespace ronde {
 namespace {
-
-/// The first objection, naming its rank; empty where there is none.
-std::string objection(const std::vector<std::string>& answers, const GroupSpec& group) {
-  for (std::size_t r = 0; r < answers.size(); ++r) {
-    if (!answers[r].empty()) return fmt::format("rank {}: {}", group.ranks[r], answers[r]);
-  }
-  return {};
-}
 
 /// True if the user asks for two levels, and the group has them.
 bool asks_for_levels(const DeviceRequest& request, const HostLayout& layout) {
@@ -70,8 +63,8 @@ struct Opening {
     RONDE_ASSIGN_OR_RETURN(Backend * backend, backend_of(request, group));
     auto opened = backend->open(members, theirs);
     if (group.abort && group.abort->aborted()) return group.abort->status();
-    RONDE_ASSIGN_OR_RETURN(const auto answers, exchange.allgather(opened.status().message()));
-    DeviceAttempt made{nullptr, objection(answers, group)};
+    DeviceAttempt made;
+    RONDE_ASSIGN_OR_RETURN(made.objection, first_objection(exchange, group.ranks, opened.status()));
     if (made.objection.empty()) made.opened = std::move(opened).value();
     return made;
   }
@@ -151,15 +144,13 @@ Status check_device_backend(Devices& devices, const Registry& registry, const st
 Result<DeviceParts> open_device_parts(Devices& devices, const DeviceRequest& request,
                                       const GroupSpec& group, Exchange& exchange) {
   auto device = devices.open(request.index);
-  RONDE_ASSIGN_OR_RETURN(const auto opened, exchange.allgather(device.status().message()));
-  if (const std::string reason = objection(opened, group); !reason.empty()) {
-    return Status(Code::kUnsupported, reason);
-  }
+  RONDE_ASSIGN_OR_RETURN(std::string reason,
+                         first_objection(exchange, group.ranks, device.status()));
+  if (!reason.empty()) return Status(Code::kUnsupported, reason);
   GroupSpec on_device = group;
   on_device.device = std::move(device).value();
-  const Status mine = viable(request, on_device);
-  RONDE_ASSIGN_OR_RETURN(const auto viable, exchange.allgather(mine.message()));
-  std::string reason = objection(viable, group);
+  RONDE_ASSIGN_OR_RETURN(reason,
+                         first_objection(exchange, group.ranks, viable(request, on_device)));
   DeviceParts parts{.device = on_device.device, .whole = nullptr};
   if (reason.empty()) {
     const Opening opening{request, on_device, exchange};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backends/registry.h"
+#include "bindings/runtime/groups/agreements.h"
 #include "core/base/mutex.h"
 #include "core/base/status.h"
 #include "core/engine/queues/set_queue.h"
@@ -57,8 +58,7 @@ struct DeviceRequest {
   int index = 0;          ///< This rank's device.
   std::string backend;    ///< "auto" or a name.
   std::string algorithm;  ///< The user's override, or empty.
-  /// Makes the exchange of some ranks of the group, for a key of their own.
-  std::function<std::unique_ptr<Exchange>(std::uint64_t key, const std::vector<int>& ranks)> inside;
+  ExchangeInside inside;
 };
 
 /// Ok if this rank can use `backend`, or if that names no backend for devices.

@@ -99,12 +99,13 @@ Result<std::unique_ptr<RawGroup>> GroupFactory::open(std::vector<int> ranks,
   RONDE_ASSIGN_OR_RETURN(
       auto executor,
       open_executor({.key = key, .ranks = ranks, .algorithm = std::move(algorithm)}, options));
-  return make_raw_group(std::move(executor), {.abort = options_.abort,
-                                              .mark = options_.state.fork_mark(),
-                                              .records = options_.records,
-                                              .ranks = ranks,
-                                              .rank = position(ranks, self),
-                                              .key = key});
+  return std::make_unique<RawGroup>(std::move(executor),
+                                    RawGroupOptions{.abort = options_.abort,
+                                                    .mark = options_.state.fork_mark(),
+                                                    .records = options_.records,
+                                                    .ranks = ranks,
+                                                    .rank = position(ranks, self),
+                                                    .key = key});
 }
 
 Result<std::shared_ptr<std::byte>> GroupFactory::allocate(std::size_t bytes) {

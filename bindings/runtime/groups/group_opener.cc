@@ -5,49 +5,43 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/wire_codec.h"
 #include "ops/hierarchical/host_layout.h"
 #include "ops/selection/path.h"
 
 namespace ronde {
 namespace {
 
-/// One line that holds `text`.
-std::string line_of(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text + '\n';
-}
-
-/// One rank's view of the candidates: a line for each, empty where it is viable.
-std::string viability(const std::vector<Backend*>& candidates, const GroupSpec& spec) {
-  std::string lines;
-  for (Backend* backend : candidates) lines += line_of(backend->viable(spec).message());
-  return lines;
-}
-
-std::vector<std::string> split_lines(const std::string& text) {
-  std::vector<std::string> lines;
-  std::size_t start = 0;
-  for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', start)) {
-    lines.push_back(text.substr(start, end - start));
-    start = end + 1;
-  }
-  return lines;
-}
+/// Each candidate's reason why this rank cannot use it; empty where it can.
+using View = std::vector<std::string>;
 
 /// Why a candidate cannot serve some rank, or empty.
-std::string objection(const std::vector<std::vector<std::string>>& views, std::size_t candidate,
+std::string objection(const std::vector<View>& views, std::size_t candidate,
                       const GroupSpec& spec) {
   for (std::size_t r = 0; r < views.size(); ++r) {
     const std::string reason =
-        candidate < views[r].size() ? views[r][candidate] : std::string("not known to this rank");
+        candidate < views[r].size() ? views[r][candidate] : "not known to this rank";
     if (!reason.empty()) return fmt::format("rank {}: {}", spec.ranks[r], reason);
   }
   return {};
 }
 
-std::vector<std::vector<std::string>> split_all(const std::vector<std::string>& answers) {
-  std::vector<std::vector<std::string>> views;
-  for (const std::string& answer : answers) views.push_back(split_lines(answer));
+/// The views of all ranks. A rank without candidates takes part all the same, with its error, so
+/// that the others learn of it.
+Result<std::vector<View>> share_views(const Result<std::vector<Backend*>>& candidates,
+                                      const GroupSpec& spec, Exchange& exchange) {
+  View mine;
+  if (!candidates.ok()) mine.push_back(candidates.status().message());
+  for (Backend* backend : candidates.ok() ? *candidates : std::vector<Backend*>()) {
+    mine.push_back(backend->viable(spec).message());
+  }
+  RONDE_ASSIGN_OR_RETURN(const auto answers, exchange.allgather(encode_wire<std::string>(mine)));
+  RONDE_RETURN_IF_ERROR(candidates.status());
+  std::vector<View> views;
+  for (const std::string& answer : answers) {
+    RONDE_ASSIGN_OR_RETURN(views.emplace_back(),
+                           decode_wire<View>(as_bytes(answer), "list of backends"));
+  }
   return views;
 }
 
@@ -61,15 +55,17 @@ struct Attempt {
 Result<Attempt> attempt(Backend& backend, const GroupSpec& spec, Exchange& exchange) {
   Attempt made{backend.open(spec, exchange), {}};
   if (spec.abort && spec.abort->aborted()) return spec.abort->status();
-  const auto answers = exchange.allgather(
-      made.communicator.ok() ? "\n" : line_of(made.communicator.status().message()));
-  if (!answers.ok()) return made.communicator.ok() ? answers.status() : made.communicator.status();
-  made.objection = objection(split_all(*answers), 0, spec);
+  auto objection = first_objection(exchange, spec.ranks, made.communicator.status());
+  if (!objection.ok()) {
+    return made.communicator.ok() ? objection.status() : made.communicator.status();
+  }
+  made.objection = std::move(*objection);
   return made;
 }
 
 void append_objection(std::string& to, const Backend& backend, const std::string& reason) {
   to += fmt::format("{}{}: {}", to.empty() ? "" : "; ", backend.name(), reason);
+  std::ranges::replace(to, '\n', ' ');
 }
 
 /// True if Ronde chooses the backend for host memory: for "auto", or if the user names one for
@@ -98,9 +94,7 @@ std::string OpenedGroup::name() const {
 }
 
 Result<OpenedGroup> open_group(const OpenRequest& request, const GroupSpec& spec,
-                               Exchange& exchange,
-                               const std::function<std::unique_ptr<Exchange>(
-                                   std::uint64_t key, const std::vector<int>& ranks)>& inside) {
+                               Exchange& exchange, const ExchangeInside& inside) {
   RONDE_ASSIGN_OR_RETURN(OpenedGroup opened,
                          open_communicator(request.registry, request.backend, spec, exchange));
   if (spec.size() == 1) return opened;
@@ -129,14 +123,9 @@ Result<std::vector<std::string>> EngineExchange::allgather(std::string_view mine
 Result<OpenedGroup> open_communicator(const Registry& registry, const std::string& wanted,
                                       const GroupSpec& spec, Exchange& exchange) {
   if (spec.size() == 1) return OpenedGroup{};
-  auto candidates = registry.candidates(wanted);
-  const std::vector<Backend*> list = candidates.ok() ? *candidates : std::vector<Backend*>();
-  // A rank without candidates takes part all the same, so that the others learn of it.
-  const std::string mine =
-      candidates.ok() ? viability(list, spec) : candidates.status().message() + '\n';
-  RONDE_ASSIGN_OR_RETURN(const auto answers, exchange.allgather(mine));
-  RONDE_RETURN_IF_ERROR(candidates.status());
-  const auto views = split_all(answers);
+  const auto candidates = registry.candidates(wanted);
+  RONDE_ASSIGN_OR_RETURN(const auto views, share_views(candidates, spec, exchange));
+  const std::vector<Backend*>& list = *candidates;
   std::string objections;
   std::string failures;
   Status own;  // of the last that could not be opened

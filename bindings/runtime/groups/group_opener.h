@@ -55,9 +55,7 @@ struct OpenRequest {
 /// As open_communicator. Also opens the best one inside this host, over `inside`, if wants_levels()
 /// of ops/selection/path.h is true.
 Result<OpenedGroup> open_group(const OpenRequest& request, const GroupSpec& spec,
-                               Exchange& exchange,
-                               const std::function<std::unique_ptr<Exchange>(
-                                   std::uint64_t key, const std::vector<int>& ranks)>& inside);
+                               Exchange& exchange, const ExchangeInside& inside);
 
 /// Opens `spec` with the first backend of `wanted` ("auto" or a name) that every rank can use and
 /// that opens on every rank. Collective over the group. Errors: kUnavailable naming the rank and

@@ -33,51 +33,25 @@ TimePoint coarse_now() noexcept {
   return TimePoint(std::chrono::seconds(at.tv_sec) + std::chrono::nanoseconds(at.tv_nsec));
 }
 
-class RawGroupImpl final : public RawGroup {
- public:
-  RawGroupImpl(std::unique_ptr<Executor> executor, RawGroupOptions options)
-      : executor_(std::move(executor)),
-        options_(std::move(options)),
-        reserved_(options_.records->reserve(name_of(options_.ranks), set_of(options_.key))) {}
-  ~RawGroupImpl() override { options_.records->release(reserved_); }
-  RawGroupImpl(const RawGroupImpl&) = delete;
-  RawGroupImpl& operator=(const RawGroupImpl&) = delete;
-
-  [[nodiscard]] int rank() const noexcept override { return options_.rank; }
-  [[nodiscard]] int size() const noexcept override {
-    return static_cast<int>(options_.ranks.size());
-  }
-  Status run(const Bundle& bundle) override {
-    if (options_.abort->aborted()) return options_.abort->status();
-    if (options_.mark->forked()) return forked_status();
-    const RecordTicket record = options_.records->begin_in(
-        reserved_,
-        {.kind = static_cast<int>(bundle.kind), .bytes = input_bytes(bundle), .call = ++calls_},
-        coarse_now());
-    Status status = executor_->execute(bundle, *options_.abort);
-    options_.records->end(record, status.code(), coarse_now());
-    return status;
-  }
-  [[nodiscard]] std::string last_path() const override { return executor_->last_path(); }
-  [[nodiscard]] CompressionFacts last_compression() const override {
-    return executor_->last_compression();
-  }
-  [[nodiscard]] std::vector<std::string> explain_compression() const override {
-    return executor_->explain_compression();
-  }
-
- private:
-  const std::unique_ptr<Executor> executor_;
-  const RawGroupOptions options_;
-  const RecordTicket reserved_;
-  std::uint64_t calls_ = 0;
-};
-
 }  // namespace
 
-std::unique_ptr<RawGroup> make_raw_group(std::unique_ptr<Executor> executor,
-                                         RawGroupOptions options) {
-  return std::make_unique<RawGroupImpl>(std::move(executor), std::move(options));
+RawGroup::RawGroup(std::unique_ptr<Executor> executor, RawGroupOptions options)
+    : executor_(std::move(executor)),
+      options_(std::move(options)),
+      reserved_(options_.records->reserve(name_of(options_.ranks), set_of(options_.key))) {}
+
+RawGroup::~RawGroup() { options_.records->release(reserved_); }
+
+Status RawGroup::run(const Bundle& bundle) {
+  if (options_.abort->aborted()) return options_.abort->status();
+  if (options_.mark->forked()) return forked_status();
+  const RecordTicket record = options_.records->begin_in(
+      reserved_,
+      {.kind = static_cast<int>(bundle.kind), .bytes = input_bytes(bundle), .call = ++calls_},
+      coarse_now());
+  Status status = executor_->execute(bundle, *options_.abort);
+  options_.records->end(record, status.code(), coarse_now());
+  return status;
 }
 
 }  // namespace ronde

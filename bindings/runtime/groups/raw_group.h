@@ -16,22 +16,6 @@
 
 namespace ronde {
 
-/// Runs the collectives of one group in the calling thread. Threads: one caller at a time.
-class RawGroup {
- public:
-  virtual ~RawGroup() = default;
-  [[nodiscard]] virtual int rank() const noexcept = 0;
-  [[nodiscard]] virtual int size() const noexcept = 0;
-  /// Runs one bundle, as Executor::execute. Blocks.
-  virtual Status run(const Bundle& bundle) = 0;
-  /// The path of the last bundle: "shm", "ring over tcp", ... for bench and doctor.
-  [[nodiscard]] virtual std::string last_path() const = 0;
-  /// As Executor::last_compression().
-  [[nodiscard]] virtual CompressionFacts last_compression() const = 0;
-  /// As Executor::explain_compression().
-  [[nodiscard]] virtual std::vector<std::string> explain_compression() const = 0;
-};
-
 /// The context of a raw group, beside its executor.
 struct RawGroupOptions {
   std::shared_ptr<AbortToken> abort;
@@ -42,8 +26,33 @@ struct RawGroupOptions {
   std::uint64_t key = 0;                   ///< The same on all its ranks, no other group's.
 };
 
-/// Makes a raw group of an executor. It may outlive the runtime.
-std::unique_ptr<RawGroup> make_raw_group(std::unique_ptr<Executor> executor,
-                                         RawGroupOptions options);
+/// Runs the collectives of one group in the calling thread. It may outlive the runtime.
+/// Threads: one caller at a time.
+class RawGroup {
+ public:
+  RawGroup(std::unique_ptr<Executor> executor, RawGroupOptions options);
+  ~RawGroup();
+  RawGroup(const RawGroup&) = delete;
+  RawGroup& operator=(const RawGroup&) = delete;
+
+  [[nodiscard]] int rank() const noexcept { return options_.rank; }
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(options_.ranks.size()); }
+  /// Runs one bundle, as Executor::execute. Blocks.
+  Status run(const Bundle& bundle);
+  /// The path of the last bundle: "shm", "ring over tcp", ... for bench and doctor.
+  [[nodiscard]] std::string last_path() const { return executor_->last_path(); }
+  /// As Executor::last_compression().
+  [[nodiscard]] CompressionFacts last_compression() const { return executor_->last_compression(); }
+  /// As Executor::explain_compression().
+  [[nodiscard]] std::vector<std::string> explain_compression() const {
+    return executor_->explain_compression();
+  }
+
+ private:
+  const std::unique_ptr<Executor> executor_;
+  const RawGroupOptions options_;
+  const RecordTicket reserved_;
+  std::uint64_t calls_ = 0;
+};
 
 }  // namespace ronde

@@ -1,8 +1,6 @@
 // Serves one page by HTTP from a thread of its own, to few clients at a time.
 #pragma once
 
-#include <poll.h>
-
 #include <atomic>
 #include <cstddef>
 #include <functional>
@@ -10,11 +8,11 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <vector>
+#include <utility>
 
+#include "bindings/runtime/diagnosis/reply_socket.h"
 #include "bindings/runtime/diagnosis/service_thread.h"
 #include "core/base/clock.h"
-#include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 
 namespace ronde::metrics {
@@ -46,51 +44,31 @@ HttpRequest judge_request(std::string_view read) noexcept;
 std::string http_answer(const HttpRequest& request, std::string_view content_type,
                         std::string_view page);
 
-struct ServerOptions {
-  std::string address = "127.0.0.1";  ///< IPv4 or IPv6, as a number.
-  int port = 0;
-  std::function<std::string()> page;  ///< Called by the server's thread; must not block.
-};
-
-/// At most 16 clients are served at a time, the oldest making room, each for 5 s at most; the
-/// thread has niceness 10. No other thread waits for clients.
+/// Serves the page, as ReplySocket serves clients, in a thread with niceness 10.
 /// Threads: construction and destruction in one.
 class Server {
  public:
-  /// Listens, and starts the thread.
+  /// Makes the page in the server's thread; must not block.
+  using MakePage = std::function<std::string()>;
+
+  /// Listens, and starts the thread. `address`: IPv4 or IPv6, as a number.
   /// Errors: kInvalidArgument where the address is none; kUnavailable naming address and port.
-  static Result<std::unique_ptr<Server>> start(ServerOptions options);
+  static Result<std::unique_ptr<Server>> start(const std::string& address, int port, MakePage make);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
  private:
-  struct Client {
-    FileDescriptor fd;
-    TimePoint deadline;
-    std::string request = {};
-    std::string answer = {};
-    std::size_t written = 0;
-    bool answered = false;  ///< All is written: only the client's own end is awaited.
-  };
-
-  Server(ServerOptions options, FileDescriptor listener);
+  Server(diagnosis::ReplySocket socket, MakePage make)
+      : make_(std::move(make)), socket_(std::move(socket)) {}
   void run();
-  void wait();
-  void turn();
-  void let_in();
-  bool serve(Client& client);
-  bool read_request(Client& client);
-  bool write_answer(Client& client);
-  static bool drain(Client& client);
+  diagnosis::ReplySocket::Reply answer(std::string_view sent);
   const std::string& page();
 
-  const ServerOptions options_;
-  const FileDescriptor listener_;
+  const MakePage make_;
   diagnosis::Waker waker_;
   // Its thread only.
-  std::vector<Client> clients_;
-  TimePoint open_again_{};  // after a crowd, or without descriptors
+  diagnosis::ReplySocket socket_;
   std::string page_;
   TimePoint page_made_{};
   std::atomic<bool> stop_{false};

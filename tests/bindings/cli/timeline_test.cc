@@ -75,6 +75,17 @@ TEST_CASE("timeline: a report of a trace in Perfetto's format names the traces i
   CHECK(contains(refused.err, scratch.file("t.rank0.json")));
 }
 
+TEST_CASE("timeline: a report in a folder that is gone says so") {
+  const ScratchFolder scratch;
+  std::vector<std::string> command = {"sh", "-c", "mkdir $0 && cd $0 && rmdir $0 && exec \"$@\"",
+                                      scratch.file("gone")};
+  const auto report = ronde_command({"timeline", "report", "t.json"});
+  command.insert(command.end(), report.begin(), report.end());
+  const Finished refused = Program(command).wait();
+  CHECK(refused.status != 0);
+  CHECK(contains(refused.err, "--output timeline-report.html: the current folder cannot be used"));
+}
+
 TEST_CASE("top: a count below zero is refused in a line that can be read") {
   const Finished refused = run_ronde({"top", "t.json", "-n", "-1"});
   CHECK(refused.status == 2);

@@ -24,12 +24,13 @@ namespace {
 /// The parts that the diagnostics of a job of one rank need.
 struct Fixture {
   [[nodiscard]] DiagnosticsSources sources() {
-    return {.abort = abort,
-            .left_behind = [] { return Status(); },
-            .records = &records,
-            .meter = &meter,
-            .steps = [] { return std::uint64_t{5}; },
-            .on_timeline_signal = [this] { toggled = true; }};
+    diagnosis::ServiceOptions service;
+    service.on_timeline = [this] { toggled = true; };
+    service.abort = abort;
+    service.left_behind = [] { return Status(); };
+    service.records = &records;
+    return {
+        .service = std::move(service), .meter = &meter, .steps = [] { return std::uint64_t{5}; }};
   }
   Config config;
   Topology topology{0, {{0, "alpha", ::getpid()}}};

@@ -125,7 +125,7 @@ TEST_CASE("Timeline: it begins as the settings say, and names those that contrad
 TEST_CASE("Timeline: clock comparisons and counters are asked for and written") {
   TimelineFixture fixture;
   std::atomic<int> asked{0};
-  TimelineSources sources;
+  Recorder::Options sources;
   sources.clock_samples = [] { return std::vector<ClockSample>{{1, 2, 3, "other host"}}; };
   sources.counters = [&] {
     ++asked;

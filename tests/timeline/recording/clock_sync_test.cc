@@ -49,6 +49,27 @@ TEST_CASE("clock sync: what makes no sense is ignored") {
   CHECK(sync.take().empty());
 }
 
+TEST_CASE("clock sync: it compares with rank 0 when that is due, until it is stopped") {
+  ClockSync reference("b", [] { return std::int64_t{2}; });
+  ClockSync mine("a", [] { return std::int64_t{1}; });
+  CHECK(mine.take().empty());
+  mine.start([&](int to, const std::function<std::vector<std::byte>()>& make) {
+    CHECK(to == 0);
+    const auto reply = reference.on_message(make());
+    REQUIRE(reply.has_value());
+    CHECK_FALSE(mine.on_message(*reply).has_value());
+  });
+  const auto samples = mine.take();
+  REQUIRE(samples.size() == 1);
+  CHECK(samples[0].reference == "b");
+  CHECK(mine.take().empty());  // the next is not due yet
+  mine.stop();
+  ClockSync stopped("a", [] { return std::int64_t{1}; });
+  stopped.start([](int, auto) { FAIL("stopped"); });
+  stopped.stop();
+  CHECK(stopped.take().empty());
+}
+
 TEST_CASE("clock sync: a trace's line of it is read back") {
   const std::string line = format_clock_sample(3, {-5, 420'000'000'000, 17, "boot\"1"});
   const auto read = parse_clock_sample(line.substr(2));

@@ -34,8 +34,7 @@ bool LauncherAddress::owns(std::string_view job_id) const {
 }
 
 StatusSocket::StatusSocket(const JobHistory& history) : history_(history) {
-  auto socket =
-      diagnosis::DiagnosticsSocket::open(LauncherAddress{::getpid(), history.job()}.text());
+  auto socket = diagnosis::open_diagnostics(LauncherAddress{::getpid(), history.job()}.text());
   if (socket.ok()) socket_.emplace(std::move(socket).value());
 }
 
@@ -51,9 +50,9 @@ TimePoint StatusSocket::deadline() const { return socket_ ? socket_->next_turn()
 
 void StatusSocket::on_time(TimePoint time) {
   if (!socket_) return;
-  socket_->turn(time, [this](std::string_view) {
-    return std::make_shared<const std::string>(history_.status());
-  });
+  socket_->turn(time, diagnosis::to_requests([this](std::string_view) {
+                  return std::make_shared<const std::string>(history_.status());
+                }));
 }
 
 }  // namespace ronde

@@ -7,7 +7,7 @@
 
 #include "bindings/cli/launch/elastic/job_history.h"
 #include "bindings/cli/launch/poll_set.h"
-#include "bindings/runtime/diagnosis/diagnostics_socket.h"
+#include "bindings/runtime/diagnosis/diagnostics_address.h"
 #include "core/base/clock.h"
 
 namespace ronde {
@@ -38,7 +38,7 @@ class StatusSocket {
 
  private:
   const JobHistory& history_;
-  std::optional<diagnosis::DiagnosticsSocket> socket_;
+  std::optional<diagnosis::ReplySocket> socket_;
 };
 
 }  // namespace ronde

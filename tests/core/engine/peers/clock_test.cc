@@ -17,6 +17,18 @@ namespace {
 
 constexpr int kRanks = 3;
 
+/// A steady clock of its own for each rank of one host, as several hosts have.
+struct HostClock {
+  std::string boot_id = {};
+  std::int64_t offset_ns = 0;  ///< Ahead of the steady clock by this.
+  double drift_ppm = 0;        ///< Additional millionths since the machine started.
+
+  /// This clock's time when the steady clock shows `ns`.
+  [[nodiscard]] std::int64_t of(std::int64_t ns) const noexcept {
+    return ns + offset_ns + static_cast<std::int64_t>(static_cast<double>(ns) * drift_ppm / 1e6);
+  }
+};
+
 /// Rank 0's clock is right, rank 1's ahead and fast, rank 2's behind and slow.
 HostClock clock_of(int rank) {
   if (rank == 0) return {.boot_id = "host0"};

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "bindings/runtime/diagnosis/diagnostics_socket.h"
+#include "bindings/runtime/diagnosis/diagnostics_address.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using ronde::diagnosis::DiagnosticsAddress;

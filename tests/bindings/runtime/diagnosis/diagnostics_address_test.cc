@@ -1,11 +1,10 @@
-#include "bindings/runtime/diagnosis/diagnostics_socket.h"
-
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <thread>
 
+#include "bindings/runtime/diagnosis/diagnostics_address.h"
 #include "core/base/os/endpoint.h"
 
 namespace ronde::diagnosis {
@@ -33,9 +32,9 @@ std::string received(const FileDescriptor& client) {
   return got < 0 ? "(nothing)" : text.substr(0, static_cast<std::size_t>(got));
 }
 
-std::shared_ptr<const std::string> dump(std::string_view request) {
+const ReplySocket::Answer kDump = to_requests([](std::string_view request) {
   return std::make_shared<const std::string>(request == kProbeRequest ? "a probe" : "a dump");
-}
+});
 
 }  // namespace
 
@@ -56,44 +55,44 @@ TEST_CASE("DiagnosticsAddress: its text is read back, and others are not") {
   }
 }
 
-TEST_CASE("DiagnosticsSocket: a request, whole or in pieces, is answered with the dump") {
+TEST_CASE("ReplySocket: a request, whole or in pieces, is answered with the dump") {
   const DiagnosticsAddress where = name();
-  DiagnosticsSocket socket = DiagnosticsSocket::open(where).value();
+  ReplySocket socket = open_diagnostics(where.text()).value();
   const FileDescriptor client = connect_to(where);
   send_text(client, kDiagnosticsRequest.substr(0, 5));
-  socket.turn(now(), dump);
+  socket.turn(now(), kDump);
   CHECK(received(client) == "(nothing)");
   send_text(client, kDiagnosticsRequest.substr(5));
-  socket.turn(now() + std::chrono::milliseconds(100), dump);
+  socket.turn(now() + std::chrono::milliseconds(100), kDump);
   CHECK(received(client) == "a dump");
   CHECK(received(client).empty());  // hung up
 }
 
-TEST_CASE("DiagnosticsSocket: the answer of a probe is another one") {
+TEST_CASE("ReplySocket: the answer of a probe is another one") {
   const DiagnosticsAddress where = name();
-  DiagnosticsSocket socket = DiagnosticsSocket::open(where).value();
+  ReplySocket socket = open_diagnostics(where.text()).value();
   const FileDescriptor client = connect_to(where);
   send_text(client, kProbeRequest);
-  socket.turn(now(), dump);
+  socket.turn(now(), kDump);
   CHECK(received(client) == "a probe");
 }
 
-TEST_CASE("DiagnosticsSocket: another request, or none, gets no answer") {
+TEST_CASE("ReplySocket: another request, or none, gets no answer") {
   const DiagnosticsAddress where = name();
-  DiagnosticsSocket socket = DiagnosticsSocket::open(where).value();
+  ReplySocket socket = open_diagnostics(where.text()).value();
   const FileDescriptor wrong = connect_to(where);
   const FileDescriptor silent = connect_to(where);
   send_text(wrong, "GET / HTTP/1.0\r\n\r\n");
-  socket.turn(now(), dump);
+  socket.turn(now(), kDump);
   CHECK(received(wrong) != "a dump");
   CHECK(received(silent) == "(nothing)");
-  socket.turn(now() + std::chrono::minutes(1), dump);
+  socket.turn(now() + std::chrono::minutes(1), kDump);
   CHECK(received(silent).empty());
 }
 
-TEST_CASE("DiagnosticsSocket: silent clients are bounded, and a request among them is answered") {
+TEST_CASE("ReplySocket: silent clients are bounded, and a request among them is answered") {
   const DiagnosticsAddress where = name();
-  DiagnosticsSocket socket = DiagnosticsSocket::open(where).value();
+  ReplySocket socket = open_diagnostics(where.text()).value();
   TimePoint time = now();
   std::vector<FileDescriptor> crowd;
   for (int i = 0; i < 100; ++i) {
@@ -103,12 +102,12 @@ TEST_CASE("DiagnosticsSocket: silent clients are bounded, and a request among th
   const std::size_t waiting = crowd.size();
   CHECK(waiting < 100);
   std::vector<pollfd> polled;
-  for (int i = 0; i < 20; ++i) socket.turn(time += std::chrono::milliseconds(20), dump);
+  for (int i = 0; i < 20; ++i) socket.turn(time += std::chrono::milliseconds(20), kDump);
   socket.gather(polled);
   CHECK(polled.size() <= 17);
   const FileDescriptor client = connect_to(where);
   send_text(client, kDiagnosticsRequest);
-  socket.turn(time += std::chrono::milliseconds(20), dump);
+  socket.turn(time += std::chrono::milliseconds(20), kDump);
   CHECK(received(client) == "a dump");
 }
 
