@@ -86,6 +86,7 @@ AlgorithmCommunicator::AlgorithmCommunicator(AlgorithmOptions options)
       kernels_(options.kernels),
       algorithm_(algorithm_of(options)),
       tuned_(std::move(options.tuned)),
+      rank_(options.rank),
       size_(options.size),
       fixed_facts_(facts_of(options, transport_ != nullptr)),
       reports_packing_(true),
@@ -99,6 +100,7 @@ AlgorithmCommunicator::AlgorithmCommunicator(Transport& transport, AlgorithmOpti
       kernels_(options.kernels),
       algorithm_(algorithm_of(options)),
       tuned_(std::move(options.tuned)),
+      rank_(options.rank),
       size_(options.size),
       fixed_facts_(facts_of(options, true)),
       reports_packing_(false),
@@ -130,9 +132,9 @@ Result<Route> AlgorithmCommunicator::route(const Work& work) const {
 }
 
 Status AlgorithmCommunicator::run(const Work& work, const Route& route, const AbortToken& abort) {
-  if (route.path != Path::kAlgorithm) return run_native(work, abort);
+  if (route.path != Path::kAlgorithm && !inner_->traits().plain) return run_native(work, abort);
   try {
-    return run_algorithm(work, *route.algorithm, abort);
+    return run_flat(work, route, abort);
   } catch (const std::bad_alloc&) {  // other ranks wait for this one: the group is broken
     return {Code::kAborted, fmt::format("out of memory in {} of {} bytes", to_string(work.kind),
                                         total_bytes(work))};
@@ -148,8 +150,8 @@ Status AlgorithmCommunicator::run_native(const Work& work, const AbortToken& abo
   return inner_->run(quiet, kNoStream, abort);
 }
 
-Status AlgorithmCommunicator::run_algorithm(const Work& work, const Algorithm& algorithm,
-                                            const AbortToken& abort) {
+Status AlgorithmCommunicator::run_flat(const Work& work, const Route& route,
+                                       const AbortToken& abort) {
   PhaseObserver* const parts = reports_packing_ ? work.phases : nullptr;
   FlatWork flat = [&] {
     const Phase packing(parts, kPackPhase);
@@ -157,11 +159,35 @@ Status AlgorithmCommunicator::run_algorithm(const Work& work, const Algorithm& a
   }();
   {
     flat.phases = work.phases;
-    const Phase moving(parts, algorithm.name);
-    RONDE_RETURN_IF_ERROR(algorithm.run(*transport_, flat, scratch_));
+    const Phase moving(parts, algorithm_name(route));
+    RONDE_RETURN_IF_ERROR(route.algorithm == nullptr
+                              ? run_plain(flat, work)
+                              : route.algorithm->run(*transport_, flat, scratch_));
   }
   const Phase unpacking(parts, kUnpackPhase);
   buffer_.unflatten(work);
+  return {};
+}
+
+/// Applies the factors of reductions, before and after the inner collective.
+Status AlgorithmCommunicator::run_plain(const FlatWork& flat, const Work& work) {
+  const DType dtype = work.reduction.dtype;
+  const auto scale = [&](double factor, const void* from, std::byte* to, std::size_t bytes) {
+    kernels_->reduce({dtype, ReduceOp::kSum, {1.0, factor}}, {&from, 1}, to,
+                     bytes / size_of(dtype));
+  };
+  const auto [pre, post] = traits_of(work.kind).reduces ? work.reduction.scaling : Scaling();
+  const SideBytes sides = side_bytes(work, rank_, size_);
+  Segment segment{flat.in, flat.out, flat.bytes};
+  if (pre != 1.0) {
+    std::byte* const scaled = scratch_.block(0, sides.in);
+    scale(pre, flat.in, scaled, sides.in);
+    segment.in = scaled;
+  }
+  Work plain = work_of(flat, segment, work);
+  plain.reduction.scaling = {};
+  RONDE_RETURN_IF_ERROR(inner_->run(plain, kNoStream, flat.abort));
+  if (post != 1.0) scale(post, flat.out, flat.out, sides.out);
   return {};
 }
 

@@ -80,12 +80,14 @@ class AlgorithmCommunicator final : public Communicator {
 
  private:
   Status run_native(const Work& work, const AbortToken& abort);
-  Status run_algorithm(const Work& work, const Algorithm& algorithm, const AbortToken& abort);
+  Status run_flat(const Work& work, const Route& route, const AbortToken& abort);
+  Status run_plain(const FlatWork& flat, const Work& work);
 
   Transport* const transport_;
   const std::shared_ptr<const ReduceKernels> kernels_;
   const std::string algorithm_;
   const std::vector<SelectionRow> tuned_;
+  const int rank_;
   const int size_;
   const Facts fixed_facts_;  // the same for all work
   const bool reports_packing_;

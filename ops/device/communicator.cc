@@ -11,18 +11,6 @@
 namespace ronde {
 namespace {
 
-/// Work with the flat buffers as its only segment.
-Work work_of(const FlatWork& flat, const Segment& segment, const Work& whole) {
-  return {.kind = whole.kind,
-          .reduction = flat.reduction,
-          .root = flat.root,
-          .segments = {&segment, 1},
-          .chunk_bytes = flat.chunk_bytes,
-          .send_bytes = flat.send_bytes,
-          .recv_bytes = flat.recv_bytes,
-          .bytes = whole.bytes};
-}
-
 /// The communicator of the device: of two levels if there is one inside hosts and a transport
 /// between them.
 std::unique_ptr<Communicator> own_of(DeviceParts parts, AlgorithmCommunicator& host) {
