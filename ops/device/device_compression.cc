@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/compression/codecs/quantise.h"
 #include "ops/compression/registry.h"
 
 namespace ronde {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "backends/cuda/kernels.h"
-#include "ops/compression/codecs/quantise.h"
 #include "ops/compression/compressed_work.h"
 #include "tests/support/cuda_fake/cudart_fake.h"
 #include "tests/support/encoded_values.h"
