@@ -7,21 +7,15 @@
 #include "backends/cuda/block.h"
 #include "backends/cuda/table.h"
 #include "core/base/dtype.h"
+#include "core/ports/device_ops.h"
 
 namespace ronde::cuda {
 
-/// One run. `in` null: zeros.
-struct CopyEntry {
-  const void* in;
-  void* out;
-  std::size_t count;
-  std::size_t first_tile;
-};
 struct CopyTraits {
   double scale;
 };
-using SmallCopyTable = LaunchTable<CopyTraits, CopyEntry, 64>;
-using LargeCopyTable = LaunchTable<CopyTraits, CopyEntry, 1000>;
+using SmallCopyTable = LaunchTable<CopyTraits, DeviceCopy, 64>;
+using LargeCopyTable = LaunchTable<CopyTraits, DeviceCopy, 1000>;
 
 /// The work of thread `thread` on a tile: casts and scales elements.
 template <typename From, typename To, typename Table>
@@ -48,8 +42,8 @@ RONDE_HOST_DEVICE inline bool aligned_to(const void* in, const void* out) {
 }
 
 /// Copies a tile of bytes as words, and its rest as bytes. Tiles begin at whole words.
-template <typename Word>
-RONDE_HOST_DEVICE inline void copy_words(const TileOf<CopyEntry>& part, unsigned thread) {
+template <typename Word, typename Entry>
+RONDE_HOST_DEVICE inline void copy_words(const TileOf<Entry>& part, unsigned thread) {
   const auto* in = static_cast<const unsigned char*>(part.entry.in);
   auto* out = static_cast<unsigned char*>(part.entry.out);
   const std::size_t end = part.begin + part.count;

@@ -13,10 +13,12 @@ inline constexpr std::size_t kTileBytes = 64 << 10;  ///< Of a tile of a plain c
 
 /// A kernel's parameter, passed by value: no memory must live until the device has read it. An
 /// entry is a run of `count` elements, whose first tile has the number `first_tile`.
-template <typename AnyTraits, typename AnyEntry, std::size_t kMost>
+template <typename AnyTraits, typename Run, std::size_t kMost>
 struct LaunchTable {
   using Traits = AnyTraits;
-  using Entry = AnyEntry;
+  struct Entry : Run {
+    std::size_t first_tile;
+  };
   static constexpr std::size_t kCapacity = kMost;
   Traits traits;  ///< The same for all entries.
   unsigned count;
