@@ -26,16 +26,14 @@ std::string algorithm_of(const AlgorithmOptions& options) {
 }
 
 /// The collectives of `inner` come first: they are its best, asked for, or all that there is.
-bool prefers_native(const AlgorithmOptions& options) {
-  if (options.inner == nullptr) return false;
-  return algorithm_of(options) == kNativeAlgorithm || options.inner->transport() == nullptr ||
-         (options.inner->traits().native_first &&
-          (options.deterministic || override_of(options).empty()));
+bool prefers_native(Communicator& inner, const AlgorithmOptions& options) {
+  return algorithm_of(options) == kNativeAlgorithm || inner.transport() == nullptr ||
+         (inner.traits().native_first && (options.deterministic || override_of(options).empty()));
 }
 
-Facts facts_of(const AlgorithmOptions& options, bool has_transport) {
+Facts facts_of(Communicator* inner, const AlgorithmOptions& options, bool has_transport) {
   return when(options.size == 1, Fact::kOneRank) |
-         when(prefers_native(options), Fact::kPrefersNative) |
+         when(inner != nullptr && prefers_native(*inner, options), Fact::kPrefersNative) |
          when(has_transport, Fact::kTransport);
 }
 
@@ -49,14 +47,14 @@ class NoCollectives final : public Communicator {
 };
 
 /// The communicator inside. A single rank has copies in place of the one that was opened.
-std::unique_ptr<Communicator> inner_of(AlgorithmOptions& options) {
+std::unique_ptr<Communicator> inner_of(std::unique_ptr<Communicator> opened,
+                                       const AlgorithmOptions& options) {
   if (options.size == 1) return std::make_unique<LocalCommunicator>(options.kernels);
-  if (options.inner != nullptr) return std::move(options.inner);
+  if (opened != nullptr) return opened;
   return std::make_unique<NoCollectives>();
 }
 
-CommunicatorTraits traits_of(const AlgorithmOptions& options) {
-  const Communicator* const inner = options.inner.get();
+CommunicatorTraits traits_of(const Communicator* inner) {
   return {.name = inner == nullptr ? "self" : inner->traits().name,
           .supports = SupportTable::of([](auto...) { return true; }),
           .native_first = true,
@@ -79,32 +77,32 @@ void move_segment(const Segment& segment, const Reduction* reduction,
 
 }  // namespace
 
-AlgorithmCommunicator::AlgorithmCommunicator(AlgorithmOptions options)
-    : Communicator(traits_of(options)),
-      transport_(options.inner == nullptr || options.size == 1 ? nullptr
-                                                               : options.inner->transport()),
+AlgorithmCommunicator::AlgorithmCommunicator(std::unique_ptr<Communicator> inner,
+                                             AlgorithmOptions options)
+    : Communicator(traits_of(inner.get())),
+      transport_(inner == nullptr || options.size == 1 ? nullptr : inner->transport()),
       kernels_(options.kernels),
       algorithm_(algorithm_of(options)),
       tuned_(std::move(options.tuned)),
       rank_(options.rank),
       size_(options.size),
-      fixed_facts_(facts_of(options, transport_ != nullptr)),
+      fixed_facts_(facts_of(inner.get(), options, transport_ != nullptr)),
       reports_packing_(true),
-      inner_(inner_of(options)),
+      inner_(inner_of(std::move(inner), options)),
       copies_(inner_.get()),
       buffer_(copies_, options.rank, options.size) {}
 
 AlgorithmCommunicator::AlgorithmCommunicator(Transport& transport, AlgorithmOptions options)
-    : Communicator(traits_of(options)),
+    : Communicator(traits_of(nullptr)),
       transport_(&transport),
       kernels_(options.kernels),
       algorithm_(algorithm_of(options)),
       tuned_(std::move(options.tuned)),
       rank_(options.rank),
       size_(options.size),
-      fixed_facts_(facts_of(options, true)),
+      fixed_facts_(facts_of(nullptr, options, true)),
       reports_packing_(false),
-      inner_(inner_of(options)),
+      inner_(inner_of(nullptr, options)),
       copies_(nullptr),
       buffer_(copies_, options.rank, options.size) {}
 

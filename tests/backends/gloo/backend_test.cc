@@ -114,11 +114,9 @@ TEST_CASE("gloo: allreduce scales and sums over one and several segments") {
   for (const int size : {1, 2, 3, 4}) {
     const test::LocalJob job(size);
     test::run_ranks(size, [&](int rank) {
-      AlgorithmCommunicator group({.inner = open_group(job, rank),
-                                   .kernels = test::plain_kernels(),
-                                   .algorithm = "native",
-                                   .rank = rank,
-                                   .size = size});
+      AlgorithmCommunicator group(
+          open_group(job, rank),
+          {.kernels = test::plain_kernels(), .algorithm = "native", .rank = rank, .size = size});
       for (const std::size_t count : {1U, 7U, 40'000U}) {
         const auto in = ramp(count, rank);
         std::vector<float> out(count), second(count);

@@ -55,11 +55,10 @@ float ramp_sum(std::size_t i, std::size_t ranks) {
 
 TEST_CASE("mpi: allreduce scales and sums over several segments") {
   Opened open;
-  AlgorithmCommunicator native({.inner = std::move(open.group),
-                                .kernels = test::plain_kernels(),
-                                .algorithm = "native",
-                                .rank = open.rank(),
-                                .size = static_cast<int>(open.size())});
+  AlgorithmCommunicator native(std::move(open.group), {.kernels = test::plain_kernels(),
+                                                       .algorithm = "native",
+                                                       .rank = open.rank(),
+                                                       .size = static_cast<int>(open.size())});
   for (const std::size_t count : {1U, 7U, 300'000U}) {
     const auto in = ramp(count, open.rank());
     std::vector<float> out1(count), out2(count);

@@ -37,10 +37,8 @@ class AddsOne final : public Communicator {
   const std::unique_ptr<Communicator> wires_;
 };
 
-AlgorithmOptions options_over(std::unique_ptr<Communicator> inner, const GroupSpec& group,
-                              std::string algorithm = {}) {
-  return {.inner = std::move(inner),
-          .kernels = plain_kernels(),
+AlgorithmOptions options_of(const GroupSpec& group, std::string algorithm = {}) {
+  return {.kernels = plain_kernels(),
           .algorithm = std::move(algorithm),
           .rank = group.rank,
           .size = group.size()};
@@ -80,7 +78,7 @@ TEST_CASE("algorithm communicator: native collectives where they are best or ask
   LocalFixture().run(3, [](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
     const auto value = [&](bool native_first, const char* algorithm) {
       auto inner = std::make_unique<AddsOne>(native_first, backend.open(group, exchange).value());
-      AlgorithmCommunicator whole(options_over(std::move(inner), group, algorithm));
+      AlgorithmCommunicator whole(std::move(inner), options_of(group, algorithm));
       CHECK(whole.traits().name == "one");
       const float sum = reduced(whole, group);
       CHECK(whole.route(barrier())->path == Path::kAlgorithm);  // which it does not do itself
@@ -96,7 +94,7 @@ TEST_CASE("algorithm communicator: native collectives where they are best or ask
 
 TEST_CASE("algorithm communicator: the table and the user choose among algorithms") {
   LocalFixture().run(3, [](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
-    AlgorithmCommunicator by_table(options_over(backend.open(group, exchange).value(), group));
+    AlgorithmCommunicator by_table(backend.open(group, exchange).value(), options_of(group));
     Work work;
     work.kind = Collective::kAllreduce;
     work.bytes = 16;
@@ -105,9 +103,9 @@ TEST_CASE("algorithm communicator: the table and the user choose among algorithm
     CHECK(by_table.route(work)->algorithm->name == "ring");
     CHECK(reduced(by_table, group) == 3.0F);
     CHECK(exchange.allgather("done").ok());
-    AlgorithmOptions direct = options_over(backend.open(group, exchange).value(), group, "ring");
+    AlgorithmOptions direct = options_of(group, "ring");
     direct.deterministic = true;
-    AlgorithmCommunicator deterministic(std::move(direct));
+    AlgorithmCommunicator deterministic(backend.open(group, exchange).value(), std::move(direct));
     CHECK(deterministic.route(work)->algorithm->name == "direct");
     CHECK(reduced(deterministic, group) == 3.0F);
     CHECK(exchange.allgather("done").ok());
@@ -116,7 +114,7 @@ TEST_CASE("algorithm communicator: the table and the user choose among algorithm
 
 TEST_CASE("algorithm communicator: one rank copies, even where a communicator was opened for it") {
   LocalFixture().run(1, [](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
-    AlgorithmCommunicator whole(options_over(backend.open(group, exchange).value(), group));
+    AlgorithmCommunicator whole(backend.open(group, exchange).value(), options_of(group));
     CHECK(whole.route(barrier())->path == Path::kLocal);
     CHECK(whole.transport() == nullptr);
     CHECK(reduced(whole, group) == 1.0F);
@@ -125,7 +123,7 @@ TEST_CASE("algorithm communicator: one rank copies, even where a communicator wa
 
 TEST_CASE("algorithm communicator: over the wires of some ranks it serves these") {
   LocalFixture().run(4, [](int rank, Backend& backend, const GroupSpec& group, Exchange& exchange) {
-    AlgorithmCommunicator whole(options_over(backend.open(group, exchange).value(), group));
+    AlgorithmCommunicator whole(backend.open(group, exchange).value(), options_of(group));
     const std::vector<int> pair = rank < 2 ? std::vector{0, 1} : std::vector{2, 3};
     SubTransport wires(*whole.transport(), pair, rank % 2);
     const auto half = whole.among(wires);
@@ -138,7 +136,7 @@ TEST_CASE("algorithm communicator: over the wires of some ranks it serves these"
 TEST_CASE("algorithm communicator: what can be done neither way is unsupported, by name") {
   GroupSpec group;
   group.ranks = {0, 1};
-  AlgorithmCommunicator whole(options_over(std::make_unique<AddsOne>(false), group));
+  AlgorithmCommunicator whole(std::make_unique<AddsOne>(false), options_of(group));
   const Status status = whole.run(barrier(), kNoStream, AbortToken());
   CHECK(status.code() == Code::kUnsupported);
   CHECK(status.message() == "barrier of float32 is not supported by one");
@@ -149,7 +147,7 @@ TEST_CASE("algorithm communicator: native collectives of a few bytes report no p
   group.ranks = {0, 1};
   auto inner = std::make_unique<AddsOne>(true);
   AddsOne& one = *inner;
-  AlgorithmCommunicator whole(options_over(std::move(inner), group));
+  AlgorithmCommunicator whole(std::move(inner), options_of(group));
   float value = 0;
   const Segment segment{nullptr, reinterpret_cast<std::byte*>(&value), sizeof value};
   Work work;
@@ -166,7 +164,7 @@ TEST_CASE("algorithm communicator: native collectives of a few bytes report no p
 
 TEST_CASE("algorithm communicator: packing, the algorithm and unpacking are phases") {
   LocalFixture().run(2, [](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
-    AlgorithmCommunicator whole(options_over(backend.open(group, exchange).value(), group));
+    AlgorithmCommunicator whole(backend.open(group, exchange).value(), options_of(group));
     PhaseLines lines(4);
     Work work = barrier();
     work.phases = &lines;
