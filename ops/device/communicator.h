@@ -17,7 +17,6 @@
 #include "ops/device/device_times.h"
 #include "ops/device/device_top.h"
 #include "ops/memory/fusion_buffer.h"
-#include "ops/memory/host_copy.h"
 #include "ops/memory/memory.h"
 #include "ops/selection/path.h"
 
