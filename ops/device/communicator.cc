@@ -108,15 +108,10 @@ Status DeviceCommunicator::join_chain() {
 
 Status DeviceCommunicator::launch_compressed(const Work& work, const AbortToken& abort) {
   Opened& on = *opened_;
-  if (path_ == Path::kLists) {
-    const Binding binding(on.top, bound());
-    on.top.travel_over(*host_.transport(), path_name_);
-    return on.top.run(work, on.stream, abort);
-  }
+  const DeviceLaunchContext context{on.stream, abort, path_name_};
+  if (path_ == Path::kLists) return on.top.run(work, bound(), *host_.transport(), context);
   RONDE_RETURN_IF_ERROR(join_chain());
-  const Binding binding(on.compression, bound());
-  on.compression.travel_over(carrier(), path_name_);
-  return on.compression.run(work, on.stream, abort);
+  return on.compression.run(work, bound(), carrier(), context);
 }
 
 void DeviceCommunicator::end_phase(std::string_view phase) {

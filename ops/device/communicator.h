@@ -12,6 +12,7 @@
 #include "core/ports/event_sink.h"
 #include "core/ports/executor.h"
 #include "ops/communicator/algorithm.h"
+#include "ops/communicator/compressed.h"
 #include "ops/device/device_compression.h"
 #include "ops/device/device_parts.h"
 #include "ops/device/device_times.h"
