@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backends/cuda/element.h"
+#include "backends/cuda/table.h"
 
 namespace ronde::cuda {
 

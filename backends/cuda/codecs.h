@@ -10,7 +10,6 @@
 #include <cstdint>
 
 #include "backends/cuda/block.h"
-#include "backends/cuda/element.h"
 #include "backends/cuda/table.h"
 #include "core/base/dtype.h"
 #include "core/ports/device_codecs.h"
@@ -298,7 +297,7 @@ RONDE_HOST_DEVICE inline void decode_tile(const Table& table, std::size_t tile, 
   for (std::size_t i = thread; i < part.count; i += kThreads) {
     const Place place = place_of(code, part, i);
     const float value = decoded(code.format, bytes_of(part.entry.frame) + place.at, place.in_block);
-    const To element = Store<To>::from(value);
+    const To element = store<To>(value);
     finite = finite && is_finite(load(element));
     if (out != nullptr) out[part.begin + i] = element;
   }
@@ -325,8 +324,7 @@ RONDE_HOST_DEVICE inline void scatter_tile(const Table& table, std::size_t tile,
   for (std::size_t i = part.begin + thread; i < part.begin + part.count; i += kThreads) {
     To& place = static_cast<To*>(part.entry.out)[part.entry.indices[i]];
     const float value = part.entry.values[i];
-    place =
-        Store<To>::from(table.traits.adds ? sum(static_cast<float>(load(place)), value) : value);
+    place = store<To>(table.traits.adds ? sum(static_cast<float>(load(place)), value) : value);
     finite = finite && is_finite(load(place));
   }
   if (!finite && part.entry.flag != nullptr) *part.entry.flag = 1;

@@ -4,9 +4,17 @@
 
 #include <cstddef>
 
-#include "backends/cuda/element.h"
+#include "core/base/element.h"
+
+#if defined(__CUDACC__)
+#define RONDE_HOST_DEVICE __host__ __device__
+#else
+#define RONDE_HOST_DEVICE
+#endif
 
 namespace ronde::cuda {
+
+using namespace element;  // NOLINT(google-build-using-namespace): of kernels' arguments
 
 inline constexpr std::size_t kTileElements = 8192;   ///< Of a tile, unless a kernel says otherwise.
 inline constexpr std::size_t kTileBytes = 64 << 10;  ///< Of a tile of a plain copy.
