@@ -3,25 +3,40 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "backends/cuda/block.h"
 #include "backends/cuda/table.h"
 #include "core/base/dtype.h"
+#include "core/ports/device_ops.h"
 
 namespace ronde::cuda {
 
-/// One run. `in` null: zeros.
-struct CopyEntry {
-  const void* in;
-  void* out;
-  std::size_t count;
-  std::size_t first_tile;
-};
 struct CopyTraits {
   double scale;
 };
-using SmallCopyTable = LaunchTable<CopyTraits, CopyEntry, 64>;
-using LargeCopyTable = LaunchTable<CopyTraits, CopyEntry, 1000>;
+using SmallCopyTable = LaunchTable<CopyTraits, DeviceCopy, 64>;
+using LargeCopyTable = LaunchTable<CopyTraits, DeviceCopy, 1000>;
+
+/// The product with a factor. Integers: in double. bool: the factor is ignored.
+template <typename T>
+RONDE_HOST_DEVICE inline auto scaled(T element, double factor) {
+  const auto value = load(element);
+  if constexpr (std::is_same_v<T, Truth>) {
+    return value;
+  } else if constexpr (std::is_floating_point_v<decltype(value)>) {
+    using Float = std::remove_const_t<decltype(value)>;
+    return static_cast<Float>(value * static_cast<Float>(factor));
+  } else {
+    return static_cast<double>(value) * factor;
+  }
+}
+
+/// One element of a batched copy.
+template <typename From, typename To>
+RONDE_HOST_DEVICE inline To transformed(From element, double factor) {
+  return factor == 1.0 ? store<To>(load(element)) : store<To>(scaled(element, factor));
+}
 
 /// The work of thread `thread` on a tile: casts and scales elements.
 template <typename From, typename To, typename Table>
@@ -48,8 +63,8 @@ RONDE_HOST_DEVICE inline bool aligned_to(const void* in, const void* out) {
 }
 
 /// Copies a tile of bytes as words, and its rest as bytes. Tiles begin at whole words.
-template <typename Word>
-RONDE_HOST_DEVICE inline void copy_words(const TileOf<CopyEntry>& part, unsigned thread) {
+template <typename Word, typename Entry>
+RONDE_HOST_DEVICE inline void copy_words(const TileOf<Entry>& part, unsigned thread) {
   const auto* in = static_cast<const unsigned char*>(part.entry.in);
   auto* out = static_cast<unsigned char*>(part.entry.out);
   const std::size_t end = part.begin + part.count;
@@ -77,40 +92,26 @@ RONDE_HOST_DEVICE inline void copy_tile(const Table& table, std::size_t tile, un
   }
 }
 
+template <typename T>
+inline constexpr bool kIsHalf = std::is_same_v<T, Half> || std::is_same_v<T, Brain>;
+
 /// Calls `visit.template operator()<From, To>()` for a pair of types that has a kernel. These are
 /// each type to itself, and float32 and float64 from and to the 16-bit floating types. False for
 /// others.
 template <typename Visit>
-bool visit_types(DType from, DType to, Visit visit) {
-  const auto pair = [&]<typename From, typename To>(DType a, DType b) {
-    if (from != a || to != b) return false;
-    visit.template operator()<From, To>();
-    return true;
-  };
-  using enum DType;
-  return pair.template operator()<std::uint8_t, std::uint8_t>(kUint8, kUint8) ||
-         pair.template operator()<std::int8_t, std::int8_t>(kInt8, kInt8) ||
-         pair.template operator()<std::int16_t, std::int16_t>(kInt16, kInt16) ||
-         pair.template operator()<std::int32_t, std::int32_t>(kInt32, kInt32) ||
-         pair.template operator()<std::int64_t, std::int64_t>(kInt64, kInt64) ||
-         pair.template operator()<std::uint16_t, std::uint16_t>(kUint16, kUint16) ||
-         pair.template operator()<std::uint32_t, std::uint32_t>(kUint32, kUint32) ||
-         pair.template operator()<std::uint64_t, std::uint64_t>(kUint64, kUint64) ||
-         pair.template operator()<Half, Half>(kFloat16, kFloat16) ||
-         pair.template operator()<Brain, Brain>(kBfloat16, kBfloat16) ||
-         pair.template operator()<E4m3, E4m3>(kFloat8E4m3, kFloat8E4m3) ||
-         pair.template operator()<E5m2, E5m2>(kFloat8E5m2, kFloat8E5m2) ||
-         pair.template operator()<float, float>(kFloat32, kFloat32) ||
-         pair.template operator()<double, double>(kFloat64, kFloat64) ||
-         pair.template operator()<Truth, Truth>(kBool, kBool) ||
-         pair.template operator()<float, Half>(kFloat32, kFloat16) ||
-         pair.template operator()<Half, float>(kFloat16, kFloat32) ||
-         pair.template operator()<float, Brain>(kFloat32, kBfloat16) ||
-         pair.template operator()<Brain, float>(kBfloat16, kFloat32) ||
-         pair.template operator()<double, Half>(kFloat64, kFloat16) ||
-         pair.template operator()<Half, double>(kFloat16, kFloat64) ||
-         pair.template operator()<double, Brain>(kFloat64, kBfloat16) ||
-         pair.template operator()<Brain, double>(kBfloat16, kFloat64);
+bool visit_types(DType from, DType to, const Visit& visit) {
+  bool known = false;
+  with_type(from, [&]<typename From>() {
+    with_type(to, [&]<typename To>() {
+      constexpr bool kNarrows = std::is_floating_point_v<From> && kIsHalf<To>;
+      constexpr bool kWidens = kIsHalf<From> && std::is_floating_point_v<To>;
+      if constexpr (std::is_same_v<From, To> || kNarrows || kWidens) {
+        visit.template operator()<From, To>();
+        known = true;
+      }
+    });
+  });
+  return known;
 }
 
 }  // namespace ronde::cuda

@@ -1,24 +1,28 @@
 // The threads of one block, so that a kernel's body is one source for nvcc and the host compiler.
 // A body runs in phases: all threads end a phase before one begins the next. On the device a phase
-// is one thread's work after a barrier; host_block.h runs the threads in turn.
+// is one thread's work after a barrier; tests/support/cuda_fake runs the threads in turn.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 
-#include "backends/cuda/element.h"
+#include "backends/cuda/table.h"
 
 namespace ronde::cuda {
 
 inline constexpr unsigned kThreads = 256;  ///< Of a block.
 inline constexpr unsigned kWarp = 32;      ///< Threads that the hardware runs together.
 
+/// Blocks of a launch, and the bytes that each gets as Block::shared_floats().
+struct Grid {
+  std::size_t blocks;
+  std::size_t shared_bytes = 0;
+};
+
 }  // namespace ronde::cuda
 
-#if !defined(__CUDACC__)
-#include "backends/cuda/host_block.h"
-#else
+#if defined(__CUDACC__)
 
 #define RONDE_DEVICE __device__
 /// Declares a local variable of a kernel that the block's threads share.

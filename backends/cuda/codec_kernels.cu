@@ -1,4 +1,5 @@
-// The kernels of compression: codecs.h, sign.h and scatter.h say what each thread does.
+// The kernels of compression: codecs.h and sign.h say what each thread does.
+#include "backends/cuda/codecs.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/launch.h"
 #include "backends/cuda/sign.h"
@@ -96,45 +97,49 @@ cudaError_t encode(const Table& table, std::size_t tiles, cudaStream_t stream) {
              : launch<EncodeMultiplesKernel<From>>(grid, stream, table);
 }
 
+/// Launches what `launch.template operator()<Element>()` launches for a floating type.
+template <typename Launch>
+cudaError_t launch_for(DType type, const Launch& launch) {
+  cudaError_t code = cudaErrorNotSupported;
+  visit_floating(type, [&]<typename Element>() { code = launch.template operator()<Element>(); });
+  return code;
+}
+
 }  // namespace
 
-template <typename Table>
-cudaError_t launch_encode(const Table& table, DType type, std::size_t tiles, cudaStream_t stream) {
-  cudaError_t code = cudaErrorNotSupported;
-  visit_floating(type, [&]<typename From>() { code = encode<From>(table, tiles, stream); });
-  return code;
+cudaError_t launch_encode(const EncodeWork& work, cudaStream_t stream) {
+  const EncodeTraits traits{work.code, static_cast<float>(work.factor),
+                            static_cast<unsigned>(work.added_frames), work.added_stride};
+  return launch_tables<SmallEncodeTable, LargeEncodeTable>(
+      work.runs, traits, encoded_tile(work.code), [&](const auto& table, std::size_t tiles) {
+        return launch_for(work.from,
+                          [&]<typename From>() { return encode<From>(table, tiles, stream); });
+      });
 }
 
-template <typename Table>
-cudaError_t launch_decode(const Table& table, DType type, std::size_t tiles, cudaStream_t stream) {
-  cudaError_t code = cudaErrorNotSupported;
-  visit_floating(type, [&]<typename To>() {
-    code = launch<DecodeKernel<To>>({.blocks = tiles}, stream, table);
-  });
-  return code;
+cudaError_t launch_decode(const DecodeWork& work, cudaStream_t stream) {
+  return launch_tables<SmallDecodeTable, LargeDecodeTable>(
+      work.runs, {work.code}, decoded_tile(work.code), [&](const auto& table, std::size_t tiles) {
+        return launch_for(work.to, [&]<typename To>() {
+          return launch<DecodeKernel<To>>({.blocks = tiles}, stream, table);
+        });
+      });
 }
 
-template <typename Table>
-cudaError_t launch_scatter(const Table& table, DType type, std::size_t tiles, cudaStream_t stream) {
-  cudaError_t code = cudaErrorNotSupported;
-  visit_floating(type, [&]<typename To>() {
-    code = launch<ScatterKernel<To>>({.blocks = tiles}, stream, table);
-  });
-  return code;
+cudaError_t launch_scatter(const ScatterWork& work, cudaStream_t stream) {
+  return launch_tables<SmallScatterTable, LargeScatterTable>(
+      work.runs, {work.adds}, kScatterTile, [&](const auto& table, std::size_t tiles) {
+        return launch_for(work.to, [&]<typename To>() {
+          return launch<ScatterKernel<To>>({.blocks = tiles}, stream, table);
+        });
+      });
 }
 
-template <typename Table>
-cudaError_t launch_commit(const Table& table, std::size_t tiles, cudaStream_t stream) {
-  return launch<CommitKernel>({.blocks = tiles}, stream, table);
+cudaError_t launch_commit(std::span<const CommitRun> runs, cudaStream_t stream) {
+  return launch_tables<SmallCommitTable, LargeCommitTable>(
+      runs, {}, kTileElements, [&](const auto& table, std::size_t tiles) {
+        return launch<CommitKernel>({.blocks = tiles}, stream, table);
+      });
 }
-
-template cudaError_t launch_encode(const SmallEncodeTable&, DType, std::size_t, cudaStream_t);
-template cudaError_t launch_encode(const LargeEncodeTable&, DType, std::size_t, cudaStream_t);
-template cudaError_t launch_decode(const SmallDecodeTable&, DType, std::size_t, cudaStream_t);
-template cudaError_t launch_decode(const LargeDecodeTable&, DType, std::size_t, cudaStream_t);
-template cudaError_t launch_scatter(const SmallScatterTable&, DType, std::size_t, cudaStream_t);
-template cudaError_t launch_scatter(const LargeScatterTable&, DType, std::size_t, cudaStream_t);
-template cudaError_t launch_commit(const SmallCommitTable&, std::size_t, cudaStream_t);
-template cudaError_t launch_commit(const LargeCommitTable&, std::size_t, cudaStream_t);
 
 }  // namespace ronde::cuda

@@ -1,7 +1,7 @@
 // Compression on the device: fp16, bf16, int8 and int4. Frames have the bits of ops/compression's
-// (half.cc, int8.cc, int4.cc there define the formats; sign.h here encodes onebit). Encoding adds
-// the residual and writes the new one in the same pass, so error feedback needs no kernel of its
-// own. One launch takes hundreds of runs. A block of threads encodes one block of values.
+// (half.cc and integer.cc there define the formats; sign.h here encodes onebit). Encoding adds the
+// residual and writes the new one in the same pass, so error feedback needs no kernel of its own.
+// One launch takes hundreds of runs. A block of threads encodes one block of values.
 #pragma once
 
 #include <bit>
@@ -10,41 +10,11 @@
 #include <cstdint>
 
 #include "backends/cuda/block.h"
-#include "backends/cuda/element.h"
 #include "backends/cuda/table.h"
 #include "core/base/dtype.h"
 #include "core/ports/device_codecs.h"
 
 namespace ronde::cuda {
-
-/// A run of values to encode; see EncodeRun in core/ports/device_codecs.h.
-struct EncodeEntry {
-  const void* values;
-  const float* residual;
-  float* lost;
-  const std::uint8_t* added;
-  std::uint8_t* frame;
-  std::size_t count;
-  std::uint64_t offset;
-  std::size_t first_tile;
-  std::uint32_t key;
-};
-/// A frame to decode; see DecodeRun.
-struct DecodeEntry {
-  const std::uint8_t* frame;
-  void* out;
-  std::uint32_t* flag;
-  std::size_t count;
-  std::size_t first_tile;
-};
-/// A copy that is left out where the flag is set; see CommitRun.
-struct CommitEntry {
-  const float* from;
-  float* to;
-  const std::uint32_t* flag;
-  std::size_t count;
-  std::size_t first_tile;
-};
 
 struct EncodeTraits {
   FrameCode code;
@@ -55,14 +25,19 @@ struct EncodeTraits {
 struct DecodeTraits {
   FrameCode code;
 };
-struct CommitTraits {};
+struct ScatterTraits {
+  bool adds;
+};
+struct NoTraits {};
 
-using SmallEncodeTable = LaunchTable<EncodeTraits, EncodeEntry, 32>;
-using LargeEncodeTable = LaunchTable<EncodeTraits, EncodeEntry, 450>;
-using SmallDecodeTable = LaunchTable<DecodeTraits, DecodeEntry, 32>;
-using LargeDecodeTable = LaunchTable<DecodeTraits, DecodeEntry, 800>;
-using SmallCommitTable = LaunchTable<CommitTraits, CommitEntry, 32>;
-using LargeCommitTable = LaunchTable<CommitTraits, CommitEntry, 800>;
+using SmallEncodeTable = LaunchTable<EncodeTraits, EncodeRun, 32>;
+using LargeEncodeTable = LaunchTable<EncodeTraits, EncodeRun, 450>;
+using SmallDecodeTable = LaunchTable<DecodeTraits, DecodeRun, 32>;
+using LargeDecodeTable = LaunchTable<DecodeTraits, DecodeRun, 800>;
+using SmallCommitTable = LaunchTable<NoTraits, CommitRun, 32>;
+using LargeCommitTable = LaunchTable<NoTraits, CommitRun, 800>;
+using SmallScatterTable = LaunchTable<ScatterTraits, ScatterRun, 32>;
+using LargeScatterTable = LaunchTable<ScatterTraits, ScatterRun, 600>;
 
 /// Products and sums are rounded one by one, as on the CPU: no fused multiply-add.
 RONDE_HOST_DEVICE inline float product(float a, float b) {
@@ -118,6 +93,13 @@ struct Place {
   std::size_t in_block;
 };
 
+RONDE_HOST_DEVICE inline const std::uint8_t* bytes_of(const std::byte* frame) {
+  return reinterpret_cast<const std::uint8_t*>(frame);
+}
+RONDE_HOST_DEVICE inline std::uint8_t* bytes_of(std::byte* frame) {
+  return reinterpret_cast<std::uint8_t*>(frame);
+}
+
 /// The bits of a number in a frame, which need not be aligned.
 RONDE_HOST_DEVICE inline std::uint32_t bits_at(const std::uint8_t* frame) {
   std::uint32_t bits = 0;
@@ -149,7 +131,7 @@ RONDE_HOST_DEVICE inline float decoded(FrameFormat format, const std::uint8_t* f
 /// factor * value + residual + the values of the added frames, for element `i` of an entry.
 /// `place`: the element's in each added frame.
 template <typename From>
-RONDE_HOST_DEVICE inline float value_at(const EncodeTraits& traits, const EncodeEntry& entry,
+RONDE_HOST_DEVICE inline float value_at(const EncodeTraits& traits, const EncodeRun& entry,
                                         std::size_t i, Place place) {
   float value = 0.0F;
   if (entry.values != nullptr) {
@@ -158,8 +140,8 @@ RONDE_HOST_DEVICE inline float value_at(const EncodeTraits& traits, const Encode
   }
   if (entry.residual != nullptr) value = sum(value, entry.residual[i]);
   for (unsigned n = 0; n < traits.added_frames; ++n) {
-    const std::uint8_t* const frame = entry.added + n * traits.added_stride + place.at;
-    value = sum(value, decoded(traits.code.format, frame, place.in_block));
+    const std::byte* const frame = entry.added + n * traits.added_stride + place.at;
+    value = sum(value, decoded(traits.code.format, bytes_of(frame), place.in_block));
   }
   return value;
 }
@@ -191,7 +173,7 @@ RONDE_HOST_DEVICE inline void encode_halves(const Table& table, std::size_t tile
   const auto part = tile_of(table, tile, kTileElements);
   for (std::size_t i = part.begin + thread; i < part.begin + part.count; i += kThreads) {
     const float value = value_at<From>(table.traits, part.entry, i, {0, i});
-    const float kept = encode_half(format, value, part.entry.frame + 2 * i);
+    const float kept = encode_half(format, value, bytes_of(part.entry.frame) + 2 * i);
     if (part.entry.lost != nullptr) part.entry.lost[i] = sum(value, -kept);
   }
 }
@@ -235,7 +217,7 @@ RONDE_HOST_DEVICE inline float random_at(std::uint32_t position, std::uint32_t k
 }
 
 /// The code of element `i` of an entry: a whole multiple of `scale`. The rest becomes the residual.
-RONDE_HOST_DEVICE inline std::int32_t quantise(const FrameCode& code, const EncodeEntry& entry,
+RONDE_HOST_DEVICE inline std::int32_t quantise(const FrameCode& code, const EncodeRun& entry,
                                                std::size_t i, float value, float scale) {
   float whole = 0;
   if (scale > 0.0F) {
@@ -263,7 +245,8 @@ RONDE_HOST_DEVICE inline void quantise_block(const Table& table, std::size_t til
                                              const float* values, std::uint32_t largest) {
   const FrameCode& code = table.traits.code;
   const auto part = tile_of(table, tile, code.block);
-  std::uint8_t* const frame = part.entry.frame + part.index * block_bytes(code.format, code.block);
+  std::uint8_t* const frame =
+      bytes_of(part.entry.frame) + part.index * block_bytes(code.format, code.block);
   const float scale = scale_of(largest, steps_of(code.format));
   if (thread < sizeof scale) {
     const auto bits = std::bit_cast<std::uint32_t>(scale);
@@ -313,8 +296,8 @@ RONDE_HOST_DEVICE inline void decode_tile(const Table& table, std::size_t tile, 
   bool finite = true;
   for (std::size_t i = thread; i < part.count; i += kThreads) {
     const Place place = place_of(code, part, i);
-    const float value = decoded(code.format, part.entry.frame + place.at, place.in_block);
-    const To element = Store<To>::from(value);
+    const float value = decoded(code.format, bytes_of(part.entry.frame) + place.at, place.in_block);
+    const To element = store<To>(value);
     finite = finite && is_finite(load(element));
     if (out != nullptr) out[part.begin + i] = element;
   }
@@ -329,6 +312,22 @@ RONDE_HOST_DEVICE inline void commit_tile(const Table& table, std::size_t tile, 
   for (std::size_t i = part.begin + thread; i < part.begin + part.count; i += kThreads) {
     part.entry.to[i] = part.entry.from[i];
   }
+}
+
+inline constexpr std::size_t kScatterTile = 2048;  ///< Elements.
+
+/// The work of thread `thread` on a tile of a list that goes to its places in a vector.
+template <typename To, typename Table>
+RONDE_HOST_DEVICE inline void scatter_tile(const Table& table, std::size_t tile, unsigned thread) {
+  const auto part = tile_of(table, tile, kScatterTile);
+  bool finite = true;
+  for (std::size_t i = part.begin + thread; i < part.begin + part.count; i += kThreads) {
+    To& place = static_cast<To*>(part.entry.out)[part.entry.indices[i]];
+    const float value = part.entry.values[i];
+    place = store<To>(table.traits.adds ? sum(static_cast<float>(load(place)), value) : value);
+    finite = finite && is_finite(load(place));
+  }
+  if (!finite && part.entry.flag != nullptr) *part.entry.flag = 1;
 }
 
 /// Calls `visit.template operator()<Element>()` for a floating type; false for others.

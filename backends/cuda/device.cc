@@ -5,62 +5,13 @@
 
 #include <cmath>
 
+#include "backends/cuda/batched_copy.h"
 #include "backends/cuda/calls.h"
+#include "backends/cuda/codecs.h"
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/table_launches.h"
 
 namespace ronde::cuda {
 namespace {
-
-EncodeEntry entry_of(const EncodeRun& run) {
-  return {.values = run.values,
-          .residual = run.residual,
-          .lost = run.lost,
-          .added = reinterpret_cast<const std::uint8_t*>(run.added),
-          .frame = reinterpret_cast<std::uint8_t*>(run.frame),
-          .count = run.count,
-          .offset = run.offset,
-          .first_tile = 0,
-          .key = run.key};
-}
-DecodeEntry entry_of(const DecodeRun& run) {
-  return {reinterpret_cast<const std::uint8_t*>(run.frame), run.out, run.flag, run.count, 0};
-}
-TopEntry entry_of(const SelectRun& run) {
-  auto* const selection = reinterpret_cast<Selection*>(run.scratch);
-  return {{.values = run.values,
-           .factor = static_cast<float>(run.factor),
-           .residual = run.residual,
-           .left = run.left,
-           .count = run.count,
-           .k = run.most,
-           .selection = selection,
-           .chunks = reinterpret_cast<Counts*>(selection + 1),
-           .indices = run.indices,
-           .chosen = run.chosen,
-           .found = run.found},
-          0};
-}
-ScatterEntry entry_of(const ScatterRun& run) {
-  return {run.indices, run.values, run.out, run.flag, run.count, 0};
-}
-CommitEntry entry_of(const CommitRun& run) { return {run.from, run.to, run.flag, run.count, 0}; }
-
-/// Launches all runs on the device. Errors: CUDA's.
-template <typename Small, typename Large, typename Run, typename Launch>
-Status launch_all(int device, std::span<const Run> runs, const typename Small::Traits& traits,
-                  std::size_t tile, const Launch& launch) {
-  const CurrentDevice current(device);
-  RONDE_RETURN_IF_ERROR(current.status());
-  const auto entry = [](const Run& run) { return entry_of(run); };
-  return status_of(launch_tables<Small, Large>(runs, traits, tile, entry, launch),
-                   "a kernel of compression", device);
-}
-
-Status check(DType dtype) {
-  if (visit_floating(dtype, []<typename Element>() {})) return {};
-  return {Code::kUnsupported, fmt::format("no kernel compresses {}", to_string(dtype))};
-}
 
 class CudaEvent final : public DeviceEvent {
  public:
@@ -102,57 +53,41 @@ void free_pinned(std::byte* memory, int device) {
   (void)cudaFreeHost(memory);
 }
 
-bool has_kernel(DType from, DType to) {
-  return visit_types(from, to, []<typename From, typename To>() {});
+/// Calls `launch` on the device, unless no kernel compresses elements of that type.
+template <typename Launch>
+Status compress(int device, DType dtype, const Launch& launch) {
+  if (!visit_floating(dtype, []<typename Element>() {})) {
+    return {Code::kUnsupported, fmt::format("no kernel compresses {}", to_string(dtype))};
+  }
+  const CurrentDevice current(device);
+  RONDE_RETURN_IF_ERROR(current.status());
+  return status_of(launch(), "a kernel of compression", device);
 }
 
 }  // namespace
 
 Status CudaCodecs::encode(const EncodeWork& work, DeviceStream stream) {
-  RONDE_RETURN_IF_ERROR(check(work.from));
-  const EncodeTraits traits{work.code, static_cast<float>(work.factor),
-                            static_cast<unsigned>(work.added_frames), work.added_stride};
-  return launch_all<SmallEncodeTable, LargeEncodeTable>(
-      device_, work.runs, traits, encoded_tile(work.code),
-      [&](const auto& table, std::size_t tiles) {
-        return launch_encode(table, work.from, tiles, static_cast<cudaStream_t>(stream));
-      });
+  return compress(device_, work.from, [&] { return launch_encode(work, native(stream)); });
 }
 
 Status CudaCodecs::decode(const DecodeWork& work, DeviceStream stream) {
-  RONDE_RETURN_IF_ERROR(check(work.to));
-  return launch_all<SmallDecodeTable, LargeDecodeTable>(
-      device_, work.runs, {work.code}, decoded_tile(work.code),
-      [&](const auto& table, std::size_t tiles) {
-        return launch_decode(table, work.to, tiles, static_cast<cudaStream_t>(stream));
-      });
+  return compress(device_, work.to, [&] { return launch_decode(work, native(stream)); });
 }
 
 Status CudaCodecs::commit(std::span<const CommitRun> runs, DeviceStream stream) {
-  return launch_all<SmallCommitTable, LargeCommitTable>(
-      device_, runs, {}, kTileElements, [&](const auto& table, std::size_t tiles) {
-        return launch_commit(table, tiles, static_cast<cudaStream_t>(stream));
-      });
+  return compress(device_, DType::kFloat32, [&] { return launch_commit(runs, native(stream)); });
 }
 
 std::size_t CudaCodecs::select_scratch(std::size_t count) const noexcept {
-  return sizeof(Selection) + tiles_of(count, kChunk) * sizeof(Counts);
+  return cuda::select_scratch(count);
 }
 
 Status CudaCodecs::select(const SelectWork& work, DeviceStream stream) {
-  RONDE_RETURN_IF_ERROR(check(work.from));
-  return launch_all<SmallTopTable, LargeTopTable>(
-      device_, work.runs, {}, kTopTile, [&](const auto& table, std::size_t blocks) {
-        return launch_select(table, work.from, blocks, static_cast<cudaStream_t>(stream));
-      });
+  return compress(device_, work.from, [&] { return launch_select(work, native(stream)); });
 }
 
 Status CudaCodecs::scatter(const ScatterWork& work, DeviceStream stream) {
-  RONDE_RETURN_IF_ERROR(check(work.to));
-  return launch_all<SmallScatterTable, LargeScatterTable>(
-      device_, work.runs, {work.adds}, kScatterTile, [&](const auto& table, std::size_t tiles) {
-        return launch_scatter(table, work.to, tiles, static_cast<cudaStream_t>(stream));
-      });
+  return compress(device_, work.to, [&] { return launch_scatter(work, native(stream)); });
 }
 
 CudaDevice::~CudaDevice() {
@@ -205,23 +140,13 @@ Status CudaDevice::copy(void* to, const void* from, std::size_t bytes, DeviceStr
 }
 
 Status CudaDevice::transform(const BatchedCopy& work, DeviceStream stream) {
-  if (!has_kernel(work.from, work.to)) {
+  if (!visit_types(work.from, work.to, []<typename From, typename To>() {})) {
     return {Code::kUnsupported,
             fmt::format("no kernel casts {} to {}", to_string(work.from), to_string(work.to))};
   }
-  const bool plain = work.from == work.to && work.scale == 1.0;
-  const std::size_t unit = plain ? size_of(work.from) : 1;  // plain copies count bytes
   const CurrentDevice current(index_);
   RONDE_RETURN_IF_ERROR(current.status());
-  const cudaError_t code = launch_tables<SmallCopyTable, LargeCopyTable>(
-      work.copies, {work.scale}, plain ? kTileBytes : kTileElements,
-      [unit](const DeviceCopy& copy) {
-        return CopyEntry{copy.in, copy.out, copy.count * unit, 0};
-      },
-      [&](const auto& table, std::size_t tiles) {
-        return launch_copies({work.from, work.to, plain, tiles}, table, native(stream));
-      });
-  return status_of(code, "the kernel of a fused copy", index_);
+  return status_of(launch_copies(work, native(stream)), "the kernel of a fused copy", index_);
 }
 
 Result<DeviceEventPtr> CudaDevice::record(DeviceStream stream, EventUse use) {

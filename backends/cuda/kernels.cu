@@ -1,4 +1,5 @@
 // The kernels of batched copies: batched_copy.h says what each thread does.
+#include "backends/cuda/batched_copy.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/launch.h"
 
@@ -22,18 +23,23 @@ struct TransformKernel {
 
 }  // namespace
 
-template <typename Table>
-cudaError_t launch_copies(const CopyLaunch& work, const Table& table, cudaStream_t stream) {
-  const Grid grid{.blocks = work.tiles};
-  if (work.is_plain) return launch<CopyKernel>(grid, stream, table);
-  cudaError_t code = cudaErrorNotSupported;
-  visit_types(work.from, work.to, [&]<typename From, typename To>() {
-    code = launch<TransformKernel<From, To>>(grid, stream, table);
-  });
-  return code;
+cudaError_t launch_copies(const BatchedCopy& work, cudaStream_t stream) {
+  const bool plain = work.from == work.to && work.scale == 1.0;
+  const std::size_t unit = plain ? size_of(work.from) : 1;  // plain copies count bytes
+  return launch_tables<SmallCopyTable, LargeCopyTable>(
+      work.copies, {work.scale}, plain ? kTileBytes : kTileElements,
+      [&](const auto& table, std::size_t tiles) {
+        const Grid grid{.blocks = tiles};
+        if (plain) return launch<CopyKernel>(grid, stream, table);
+        cudaError_t code = cudaErrorNotSupported;
+        visit_types(work.from, work.to, [&]<typename From, typename To>() {
+          code = launch<TransformKernel<From, To>>(grid, stream, table);
+        });
+        return code;
+      },
+      [unit](const DeviceCopy& copy) {
+        return DeviceCopy{copy.in, copy.out, copy.count * unit};
+      });
 }
-
-template cudaError_t launch_copies(const CopyLaunch&, const SmallCopyTable&, cudaStream_t);
-template cudaError_t launch_copies(const CopyLaunch&, const LargeCopyTable&, cudaStream_t);
 
 }  // namespace ronde::cuda

@@ -39,11 +39,11 @@ RONDE_HOST_DEVICE inline SignBlock sign_block(const Table& table, std::size_t ti
   const std::size_t begin = group * code.block;
   if (begin >= part.count) return {};
   const std::size_t rest = part.count - begin;
-  const EncodeEntry& entry = part.entry;
+  const EncodeRun& entry = part.entry;
   return {.values = values + begin,
           .count = rest < code.block ? rest : code.block,
           .lost = entry.lost == nullptr ? nullptr : entry.lost + part.begin + begin,
-          .frame = entry.frame + place_of(code, part, begin).at};
+          .frame = bytes_of(entry.frame) + place_of(code, part, begin).at};
 }
 
 /// The sums of one lane over its values of a block.

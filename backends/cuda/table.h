@@ -4,19 +4,29 @@
 
 #include <cstddef>
 
-#include "backends/cuda/element.h"
+#include "core/base/element.h"
+
+#if defined(__CUDACC__)
+#define RONDE_HOST_DEVICE __host__ __device__
+#else
+#define RONDE_HOST_DEVICE
+#endif
 
 namespace ronde::cuda {
+
+using namespace element;  // NOLINT(google-build-using-namespace): of kernels' arguments
 
 inline constexpr std::size_t kTileElements = 8192;   ///< Of a tile, unless a kernel says otherwise.
 inline constexpr std::size_t kTileBytes = 64 << 10;  ///< Of a tile of a plain copy.
 
 /// A kernel's parameter, passed by value: no memory must live until the device has read it. An
 /// entry is a run of `count` elements, whose first tile has the number `first_tile`.
-template <typename AnyTraits, typename AnyEntry, std::size_t kMost>
+template <typename AnyTraits, typename Run, std::size_t kMost>
 struct LaunchTable {
   using Traits = AnyTraits;
-  using Entry = AnyEntry;
+  struct Entry : Run {
+    std::size_t first_tile;
+  };
   static constexpr std::size_t kCapacity = kMost;
   Traits traits;  ///< The same for all entries.
   unsigned count;

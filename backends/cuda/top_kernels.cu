@@ -1,6 +1,7 @@
-// The kernels of top-k: top.h and top_list.h say what each thread does.
+// The kernels of top-k: top.h says what each thread does.
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/launch.h"
+#include "backends/cuda/top.h"
 
 namespace ronde::cuda {
 namespace {
@@ -134,16 +135,37 @@ cudaError_t select(const Table& table, std::size_t blocks, cudaStream_t stream) 
   return code;
 }
 
-}  // namespace
-
-template <typename Table>
-cudaError_t launch_select(const Table& table, DType type, std::size_t blocks, cudaStream_t stream) {
-  cudaError_t code = cudaErrorNotSupported;
-  visit_floating(type, [&]<typename From>() { code = select<From>(table, blocks, stream); });
-  return code;
+TopWork work_of(const SelectRun& run) {
+  auto* const selection = reinterpret_cast<Selection*>(run.scratch);
+  return {.values = run.values,
+          .factor = static_cast<float>(run.factor),
+          .residual = run.residual,
+          .left = run.left,
+          .count = run.count,
+          .k = run.most,
+          .selection = selection,
+          .chunks = reinterpret_cast<Counts*>(selection + 1),
+          .indices = run.indices,
+          .chosen = run.chosen,
+          .found = run.found};
 }
 
-template cudaError_t launch_select(const SmallTopTable&, DType, std::size_t, cudaStream_t);
-template cudaError_t launch_select(const LargeTopTable&, DType, std::size_t, cudaStream_t);
+}  // namespace
+
+std::size_t select_scratch(std::size_t count) noexcept {
+  return sizeof(Selection) + tiles_of(count, kChunk) * sizeof(Counts);
+}
+
+cudaError_t launch_select(const SelectWork& work, cudaStream_t stream) {
+  return launch_tables<SmallTopTable, LargeTopTable>(
+      work.runs, {}, kTopTile,
+      [&](const auto& table, std::size_t blocks) {
+        cudaError_t code = cudaErrorNotSupported;
+        visit_floating(work.from,
+                       [&]<typename From>() { code = select<From>(table, blocks, stream); });
+        return code;
+      },
+      work_of);
+}
 
 }  // namespace ronde::cuda

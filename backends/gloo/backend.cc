@@ -28,6 +28,7 @@ class GlooGroup final : public Communicator {
             std::shared_ptr<const ReduceKernels> kernels)
       : Communicator({.name = "gloo",
                       .supports = GlooCollectives::supported(kernels != nullptr),
+                      .plain = true,
                       .polls = false}),  // Gloo's waits cannot be cut into slices
         mesh_(mesh),
         transport_(mesh, std::move(abort)),

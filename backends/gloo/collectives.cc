@@ -7,12 +7,9 @@
 #include <gloo/broadcast.h>
 #include <gloo/reduce.h>
 
-#include <algorithm>
 #include <bit>
 #include <numeric>
 #include <utility>
-
-#include "core/ports/segment_cursor.h"
 
 namespace ronde::gloo_backend {
 namespace {
@@ -20,19 +17,26 @@ namespace {
 // Below this Gloo's halving and doubling has fewer steps to pay for than its ring.
 constexpr std::size_t kBcubeBytes = std::size_t{64} << 10;
 
-/// Calls `body` with a null pointer to an integer as wide as `dtype`. Gloo's options take element
-/// types. Only the width matters, as Ronde reduces.
-template <typename Body>
-void with_width(DType dtype, Body body) {
-  switch (size_of(dtype)) {
+/// Sets the buffers of a reduction. Gloo's options take element types. Only the width matters, as
+/// Ronde reduces.
+template <typename Options>
+void set_buffers(Options& options, const Work& work, std::byte* out) {
+  const Segment& data = work.segments.front();
+  const auto set = [&]<typename Element>(Element*) {
+    const std::size_t count = data.bytes / sizeof(Element);
+    auto* const in = const_cast<std::byte*>(data.in);  // Gloo reads inputs only
+    if (in != out) options.setInput(reinterpret_cast<Element*>(in), count);
+    options.setOutput(reinterpret_cast<Element*>(out), count);
+  };
+  switch (size_of(work.reduction.dtype)) {
     case 1:
-      return body(static_cast<std::uint8_t*>(nullptr));
+      return set(static_cast<std::uint8_t*>(nullptr));
     case 2:
-      return body(static_cast<std::uint16_t*>(nullptr));
+      return set(static_cast<std::uint16_t*>(nullptr));
     case 4:
-      return body(static_cast<std::uint32_t*>(nullptr));
+      return set(static_cast<std::uint32_t*>(nullptr));
     default:
-      return body(static_cast<std::uint64_t*>(nullptr));
+      return set(static_cast<std::uint64_t*>(nullptr));
   }
 }
 
@@ -78,107 +82,55 @@ SupportTable GlooCollectives::supported(bool has_kernels) {
 
 void GlooCollectives::run(const Work& work) {
   ++tag_;
+  if (work.kind == Collective::kBarrier) return barrier();
+  if (work.kind == Collective::kAlltoall) return alltoall(work);
+  if (total_bytes(work) == 0) return;
   switch (work.kind) {
-    case Collective::kAllreduce:
-      return allreduce(work);
     case Collective::kReduce:
       return reduce(work);
     case Collective::kBroadcast:
       return broadcast(work);
     case Collective::kAllgather:
-      for (std::size_t s = 0; s < work.segments.size(); ++s) allgather(work, s);
-      return;
-    case Collective::kAlltoall:
-      return alltoall(work);
+      return allgather(work);
     default:
-      return barrier();
+      return allreduce(work);
   }
-}
-
-void GlooCollectives::scale(DType dtype, double factor, std::span<std::byte> data) const {
-  if (factor == 1.0) return;
-  const Reduction scaled{dtype, ReduceOp::kSum, Scaling{.pre = 1.0, .post = factor}};
-  const void* inputs[] = {data.data()};
-  kernels_->reduce(scaled, inputs, data.data(), data.size() / size_of(dtype));
-}
-
-void GlooCollectives::reduce_with(const Work& work, bool keeps_output, const Move& move) {
-  const std::size_t bytes = total_bytes(work);
-  if (bytes == 0) return;
-  const auto& [dtype, op, scaling, rounds_once] = work.reduction;
-  const Segment& first = work.segments.front();
-  const bool direct = work.segments.size() == 1 && keeps_output && scaling.pre == 1.0 &&
-                      first.in != nullptr && first.out != nullptr;
-  if (direct) {
-    move(const_cast<std::byte*>(first.in), first.out, bytes);  // Gloo reads inputs only
-    return scale(dtype, scaling.post, {first.out, bytes});
-  }
-  scratch_.resize(bytes);
-  SegmentCursor cursor(work.segments);
-  cursor.read(scratch_);
-  scale(dtype, scaling.pre, scratch_);
-  move(scratch_.data(), scratch_.data(), bytes);
-  if (!keeps_output) return;
-  scale(dtype, scaling.post, scratch_);
-  cursor.write(scratch_);
 }
 
 void GlooCollectives::allreduce(const Work& work) {
-  const auto move = [&](std::byte* in, std::byte* out, std::size_t bytes) {
-    gloo::AllreduceOptions options(mesh_);
-    const bool bcube =
-        bytes <= kBcubeBytes && std::has_single_bit(static_cast<unsigned>(mesh_->size));
-    options.setAlgorithm(bcube ? gloo::AllreduceOptions::Algorithm::BCUBE
-                               : gloo::AllreduceOptions::Algorithm::RING);
-    with_width(work.reduction.dtype, [&](auto* width) {
-      using Element = std::remove_pointer_t<decltype(width)>;
-      const std::size_t count = bytes / sizeof(Element);
-      if (in != out) options.setInput(reinterpret_cast<Element*>(in), count);
-      options.setOutput(reinterpret_cast<Element*>(out), count);
-    });
-    options.setReduceFunction(reducer(*kernels_, work.reduction));
-    options.setTag(tag_);
-    gloo::allreduce(options);
-  };
-  reduce_with(work, true, move);
+  gloo::AllreduceOptions options(mesh_);
+  const Segment& data = work.segments.front();
+  const bool bcube =
+      data.bytes <= kBcubeBytes && std::has_single_bit(static_cast<unsigned>(mesh_->size));
+  options.setAlgorithm(bcube ? gloo::AllreduceOptions::Algorithm::BCUBE
+                             : gloo::AllreduceOptions::Algorithm::RING);
+  set_buffers(options, work, data.out);
+  options.setReduceFunction(reducer(*kernels_, work.reduction));
+  options.setTag(tag_);
+  gloo::allreduce(options);
 }
 
 void GlooCollectives::reduce(const Work& work) {
-  const auto move = [&](std::byte* in, std::byte* out, std::size_t bytes) {
-    gloo::ReduceOptions options(mesh_);
-    with_width(work.reduction.dtype, [&](auto* width) {
-      using Element = std::remove_pointer_t<decltype(width)>;
-      const std::size_t count = bytes / sizeof(Element);
-      if (in != out) options.setInput(reinterpret_cast<Element*>(in), count);
-      options.setOutput(reinterpret_cast<Element*>(out), count);
-    });
-    options.setReduceFunction(reducer(*kernels_, work.reduction));
-    options.setRoot(work.root);
-    options.setTag(tag_);
-    gloo::reduce(options);
-  };
-  reduce_with(work, work.root == mesh_->rank, move);
+  gloo::ReduceOptions options(mesh_);
+  const Segment& data = work.segments.front();
+  const bool root = work.root == mesh_->rank;
+  if (!root) scratch_.resize(data.bytes);
+  set_buffers(options, work, root ? data.out : scratch_.data());
+  options.setReduceFunction(reducer(*kernels_, work.reduction));
+  options.setRoot(work.root);
+  options.setTag(tag_);
+  gloo::reduce(options);
 }
 
 void GlooCollectives::broadcast(const Work& work) {
+  gloo::BroadcastOptions options(mesh_);
+  const Segment& data = work.segments.front();
   const bool root = work.root == mesh_->rank;
-  for (const Segment& segment : work.segments) {
-    ++tag_;
-    if (segment.bytes == 0) continue;
-    gloo::BroadcastOptions options(mesh_);
-    std::byte* in = const_cast<std::byte*>(segment.in);  // Gloo reads inputs only
-    std::byte* out = segment.out;
-    if (out == nullptr && root) out = in;
-    if (out == nullptr) {
-      scratch_.resize(segment.bytes);
-      out = scratch_.data();
-    }
-    if (root && in != out) options.setInput(in, segment.bytes);
-    options.setOutput(out, segment.bytes);
-    options.setRoot(work.root);
-    options.setTag(tag_);
-    gloo::broadcast(options);
-  }
+  // The caller makes the root's own copy. Gloo reads the root's memory only.
+  options.setOutput(root ? const_cast<std::byte*>(data.in) : data.out, data.bytes);
+  options.setRoot(work.root);
+  options.setTag(tag_);
+  gloo::broadcast(options);
 }
 
 std::byte* GlooCollectives::apart_from(const Segment& output, const std::byte* in,
@@ -189,19 +141,13 @@ std::byte* GlooCollectives::apart_from(const Segment& output, const std::byte* i
   return scratch_.data();
 }
 
-void GlooCollectives::allgather(const Work& work, std::size_t segment) {
-  ++tag_;
-  const auto size = static_cast<std::size_t>(mesh_->size);
-  const auto parts = work.chunk_bytes.subspan(segment * size, size);
-  Segment output = work.segments[segment];
-  output.bytes = sum(parts);
-  if (output.bytes == 0) return;
-  const std::size_t mine = parts[static_cast<std::size_t>(mesh_->rank)];
-  std::vector<std::byte> unwanted(output.out == nullptr ? output.bytes : 0);
-  if (output.out == nullptr) output.out = unwanted.data();
+void GlooCollectives::allgather(const Work& work) {
+  const Segment& data = work.segments.front();
+  const auto& chunks = work.chunk_bytes;
+  const std::size_t mine = chunks[static_cast<std::size_t>(mesh_->rank)];
   gloo::AllgathervOptions options(mesh_);
-  options.setInput(apart_from(output, work.segments[segment].in, mine), mine);
-  options.setOutput(output.out, std::vector<std::size_t>(parts.begin(), parts.end()));
+  options.setInput(apart_from(data, data.in, mine), mine);
+  options.setOutput(data.out, std::vector<std::size_t>(chunks.begin(), chunks.end()));
   options.setTag(tag_);
   gloo::allgatherv(options);
 }

@@ -3,9 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "backends/gloo/mesh.h"
@@ -14,7 +12,7 @@
 
 namespace ronde::gloo_backend {
 
-/// Runs Work with Gloo's algorithms and Ronde's arithmetic. Threads: one at a time.
+/// Runs plain Work with Gloo's algorithms and Ronde's arithmetic. Threads: one at a time.
 class GlooCollectives {
  public:
   GlooCollectives(std::shared_ptr<Mesh> mesh, std::shared_ptr<const ReduceKernels> kernels);
@@ -25,19 +23,13 @@ class GlooCollectives {
   void run(const Work& work);
 
  private:
-  using Move = std::function<void(std::byte* in, std::byte* out, std::size_t bytes)>;
-
   void allreduce(const Work& work);
   void reduce(const Work& work);
   void broadcast(const Work& work);
-  void allgather(const Work& work, std::size_t segment);
+  void allgather(const Work& work);
   void alltoall(const Work& work);
   void barrier();
 
-  /// Runs `move` on one segment from input to output. It runs on scratch memory if there are
-  /// several, or they must be scaled first or have no output here. Applies both scale factors.
-  void reduce_with(const Work& work, bool keeps_output, const Move& move);
-  void scale(DType dtype, double factor, std::span<std::byte> data) const;
   /// `in`, or a copy of it in scratch memory where it lies inside the output.
   std::byte* apart_from(const Segment& output, const std::byte* in, std::size_t bytes);
 

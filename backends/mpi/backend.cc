@@ -41,11 +41,11 @@ class OwnedComm {
 class MpiGroup final : public Communicator {
  public:
   MpiGroup(MPI_Comm handle, const GroupSpec& group, const ModuleOptions& options)
-      : Communicator({.name = "mpi", .supports = supported_with(options)}),
+      : Communicator({.name = "mpi", .supports = mpi::supported(), .plain = true}),
         comm_(handle, group.abort),
         unprotected_(options.unprotected),
         transport_(handle, group.rank, group.size()),
-        collectives_(handle, options.kernels) {}
+        collectives_(handle) {}
 
   Status run(const Work& work, DeviceStream, const AbortToken& abort) override {
     if (abort.aborted()) return abort.status();
@@ -55,11 +55,6 @@ class MpiGroup final : public Communicator {
   Transport* transport() noexcept override { return &transport_; }
 
  private:
-  /// Without kernels MPI's collectives on staging memory have no arithmetic.
-  static SupportTable supported_with(const ModuleOptions& options) {
-    return options.kernels != nullptr || options.unprotected ? mpi::supported() : SupportTable();
-  }
-
   OwnedComm comm_;
   const bool unprotected_;
   mpi::MpiTransport transport_;

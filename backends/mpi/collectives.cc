@@ -33,18 +33,18 @@ struct Round {
   std::size_t total = 0;
 };
 
-void pack(const Round& round, const std::byte* from, std::span<std::byte> to) {
+void pack(const Round& round, const std::byte* from, std::byte* to) {
   for (std::size_t r = 0; r < round.counts.size(); ++r) {
     if (round.counts[r] == 0) continue;
-    std::memcpy(to.data() + round.offsets[r], from + round.sources[r],
+    std::memcpy(to + round.offsets[r], from + round.sources[r],
                 static_cast<std::size_t>(round.counts[r]));
   }
 }
 
-void unpack(const Round& round, std::span<const std::byte> from, std::byte* to) {
-  for (std::size_t r = 0; to != nullptr && r < round.counts.size(); ++r) {
+void unpack(const Round& round, const std::byte* from, std::byte* to) {
+  for (std::size_t r = 0; r < round.counts.size(); ++r) {
     if (round.counts[r] == 0) continue;
-    std::memcpy(to + round.sources[r], from.data() + round.offsets[r],
+    std::memcpy(to + round.sources[r], from + round.offsets[r],
                 static_cast<std::size_t>(round.counts[r]));
   }
 }
@@ -72,8 +72,7 @@ SupportTable supported() {
   });
 }
 
-MpiCollectives::MpiCollectives(MPI_Comm communicator, std::shared_ptr<const ReduceKernels> kernels)
-    : communicator_(communicator), kernels_(std::move(kernels)) {
+MpiCollectives::MpiCollectives(MPI_Comm communicator) : communicator_(communicator) {
   MPI_Comm_rank(communicator_, &rank_);
   MPI_Comm_size(communicator_, &size_);
 }
@@ -82,14 +81,11 @@ Status MpiCollectives::run(const Work& work, const AbortToken& abort) {
   switch (work.kind) {
     case Collective::kAllreduce:
     case Collective::kReduce:
-      return reduce_pieces(work, abort);
+      return reduce(work, abort);
     case Collective::kBroadcast:
       return broadcast(work, abort);
     case Collective::kAllgather:
-      for (std::size_t s = 0; s < work.segments.size(); ++s) {
-        RONDE_RETURN_IF_ERROR(allgather(work, s, abort));
-      }
-      return {};
+      return allgather(work, abort);
     case Collective::kAlltoall:
       return alltoall(work, abort);
     default:
@@ -113,69 +109,56 @@ Status MpiCollectives::complete(const Start& start, const AbortToken& abort) {
   return status;
 }
 
-void MpiCollectives::scale(DType dtype, double factor, std::span<std::byte> data) const {
-  if (factor == 1.0) return;
-  const Reduction scaled{dtype, ReduceOp::kSum, Scaling{.pre = 1.0, .post = factor}};
-  const void* inputs[] = {data.data()};
-  kernels_->reduce(scaled, inputs, data.data(), data.size() / size_of(dtype));
-}
-
-Status MpiCollectives::reduce_pieces(const Work& work, const AbortToken& abort) {
-  const auto& [dtype, op, scaling, rounds_once] = work.reduction;
+Status MpiCollectives::reduce(const Work& work, const AbortToken& abort) {
+  const DType dtype = work.reduction.dtype;
+  const MPI_Op op = operation_of(work.reduction.op, dtype);
+  const Segment& data = work.segments.front();
   const bool keeps = !traits_of(work.kind).output.root_only || work.root == rank_;
-  SegmentCursor cursor(work.segments);
-  for (std::size_t left = total_bytes(work); left > 0;) {
-    const std::size_t bytes = std::min(left, kPieceBytes);
+  for (std::size_t done = 0; done < data.bytes; done += kPieceBytes) {
+    const std::size_t bytes = std::min(data.bytes - done, kPieceBytes);
     in_.reserve(bytes);
     out_.reserve(bytes);
-    cursor.read(in_.first(bytes));
-    scale(dtype, scaling.pre, in_.first(bytes));
-    const auto start = [&, type = dtype, operation = op](MPI_Request* request) {
-      const auto count = static_cast<int>(bytes / size_of(type));
-      const std::byte* in = in_.data();
-      std::byte* out = out_.data();
+    std::memcpy(in_.data(), data.in + done, bytes);
+    const auto start = [&](MPI_Request* request) {
+      const auto count = static_cast<int>(bytes / size_of(dtype));
       if (work.kind == Collective::kAllreduce) {
-        return MPI_Iallreduce(in, out, count, type_of(type), operation_of(operation, type),
-                              communicator_, request);
+        return MPI_Iallreduce(in_.data(), out_.data(), count, type_of(dtype), op, communicator_,
+                              request);
       }
-      return MPI_Ireduce(in, out, count, type_of(type), operation_of(operation, type), work.root,
+      return MPI_Ireduce(in_.data(), out_.data(), count, type_of(dtype), op, work.root,
                          communicator_, request);
     };
     RONDE_RETURN_IF_ERROR(complete(start, abort));
-    if (keeps) {
-      scale(dtype, scaling.post, out_.first(bytes));
-      cursor.write(out_.first(bytes));
-    }
-    left -= bytes;
+    if (keeps) std::memcpy(data.out + done, out_.data(), bytes);
   }
   return {};
 }
 
 Status MpiCollectives::broadcast(const Work& work, const AbortToken& abort) {
-  SegmentCursor cursor(work.segments);
-  for (std::size_t left = total_bytes(work); left > 0;) {
-    const std::size_t bytes = std::min(left, kPieceBytes);
+  const Segment& data = work.segments.front();
+  const bool root = work.root == rank_;  // the caller makes the root's own copy
+  for (std::size_t done = 0; done < data.bytes; done += kPieceBytes) {
+    const std::size_t bytes = std::min(data.bytes - done, kPieceBytes);
     in_.reserve(bytes);
-    if (work.root == rank_) cursor.read(in_.first(bytes));
+    if (root) std::memcpy(in_.data(), data.in + done, bytes);
     const auto start = [&](MPI_Request* request) {
       return MPI_Ibcast(in_.data(), static_cast<int>(bytes), MPI_BYTE, work.root, communicator_,
                         request);
     };
     RONDE_RETURN_IF_ERROR(complete(start, abort));
-    cursor.write(in_.first(bytes));
-    left -= bytes;
+    if (!root) std::memcpy(data.out + done, in_.data(), bytes);
   }
   return {};
 }
 
-Status MpiCollectives::allgather(const Work& work, std::size_t segment, const AbortToken& abort) {
+Status MpiCollectives::allgather(const Work& work, const AbortToken& abort) {
   const auto size = static_cast<std::size_t>(size_);
   const auto me = static_cast<std::size_t>(rank_);
-  const auto parts = work.chunk_bytes.subspan(segment * size, size);
-  const Segment& data = work.segments[segment];
+  const auto& parts = work.chunk_bytes;
+  const Segment& data = work.segments.front();
   const std::byte* input = data.in;
   std::vector<std::byte> copy;  // an input inside the output would be overwritten between rounds
-  if (input >= data.out && input < data.out + data.bytes && data.out != nullptr) {
+  if (input >= data.out && input < data.out + data.bytes) {
     copy.assign(input, input + parts[me]);
     input = copy.data();
   }
@@ -191,7 +174,7 @@ Status MpiCollectives::allgather(const Work& work, std::size_t segment, const Ab
                              request);
     };
     RONDE_RETURN_IF_ERROR(complete(start, abort));
-    unpack(round, out_.first(round.total), data.out);
+    unpack(round, out_.data(), data.out);
   }
   return {};
 }
@@ -227,14 +210,14 @@ Status MpiCollectives::alltoall(const Work& work, const AbortToken& abort) {
     const Round in(work.recv_bytes, done, step);
     in_.reserve(out.total);
     out_.reserve(in.total);
-    pack(out, input, in_.first(out.total));
+    pack(out, input, in_.data());
     const auto start = [&](MPI_Request* request) {
       return MPI_Ialltoallv(in_.data(), out.counts.data(), out.offsets.data(), MPI_BYTE,
                             out_.data(), in.counts.data(), in.offsets.data(), MPI_BYTE,
                             communicator_, request);
     };
     RONDE_RETURN_IF_ERROR(complete(start, abort));
-    unpack(in, out_.first(in.total), data.out);
+    unpack(in, out_.data(), data.out);
   }
   return {};
 }

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "core/base/abort.h"
 #include "core/base/status.h"
@@ -20,9 +19,6 @@ class Staging {
   /// At least `bytes`, uninitialised.
   explicit Staging(std::size_t bytes);
 
-  [[nodiscard]] std::span<std::byte> first(std::size_t bytes) noexcept {
-    return {memory_.get(), bytes};
-  }
   [[nodiscard]] std::byte* data() noexcept { return memory_.get(); }
   [[nodiscard]] std::size_t capacity() const noexcept { return capacity_; }
   /// Makes it at least `bytes` long; what was in it is lost.

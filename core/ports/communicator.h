@@ -122,6 +122,9 @@ struct CommunicatorTraits {
   /// run() is what it does best (shared memory). Otherwise the algorithms of ops/ use transport()
   /// unless the user asks for "native" (Gloo, MPI, TCP).
   bool native_first = false;
+  /// run() takes exactly one segment (a barrier's is empty) that has every address it needs, and no
+  /// factors.
+  bool plain = false;
   /// Reductions are approximate. Values that are not delivered stay in the residual, in units of
   /// the result, and are sent later. The communicator applies the factors of such a reduction
   /// itself.

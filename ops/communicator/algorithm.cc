@@ -26,16 +26,14 @@ std::string algorithm_of(const AlgorithmOptions& options) {
 }
 
 /// The collectives of `inner` come first: they are its best, asked for, or all that there is.
-bool prefers_native(const AlgorithmOptions& options) {
-  if (options.inner == nullptr) return false;
-  return algorithm_of(options) == kNativeAlgorithm || options.inner->transport() == nullptr ||
-         (options.inner->traits().native_first &&
-          (options.deterministic || override_of(options).empty()));
+bool prefers_native(Communicator& inner, const AlgorithmOptions& options) {
+  return algorithm_of(options) == kNativeAlgorithm || inner.transport() == nullptr ||
+         (inner.traits().native_first && (options.deterministic || override_of(options).empty()));
 }
 
-Facts facts_of(const AlgorithmOptions& options, bool has_transport) {
+Facts facts_of(Communicator* inner, const AlgorithmOptions& options, bool has_transport) {
   return when(options.size == 1, Fact::kOneRank) |
-         when(prefers_native(options), Fact::kPrefersNative) |
+         when(inner != nullptr && prefers_native(*inner, options), Fact::kPrefersNative) |
          when(has_transport, Fact::kTransport);
 }
 
@@ -49,14 +47,14 @@ class NoCollectives final : public Communicator {
 };
 
 /// The communicator inside. A single rank has copies in place of the one that was opened.
-std::unique_ptr<Communicator> inner_of(AlgorithmOptions& options) {
+std::unique_ptr<Communicator> inner_of(std::unique_ptr<Communicator> opened,
+                                       const AlgorithmOptions& options) {
   if (options.size == 1) return std::make_unique<LocalCommunicator>(options.kernels);
-  if (options.inner != nullptr) return std::move(options.inner);
+  if (opened != nullptr) return opened;
   return std::make_unique<NoCollectives>();
 }
 
-CommunicatorTraits traits_of(const AlgorithmOptions& options) {
-  const Communicator* const inner = options.inner.get();
+CommunicatorTraits traits_of(const Communicator* inner) {
   return {.name = inner == nullptr ? "self" : inner->traits().name,
           .supports = SupportTable::of([](auto...) { return true; }),
           .native_first = true,
@@ -79,30 +77,32 @@ void move_segment(const Segment& segment, const Reduction* reduction,
 
 }  // namespace
 
-AlgorithmCommunicator::AlgorithmCommunicator(AlgorithmOptions options)
-    : Communicator(traits_of(options)),
-      transport_(options.inner == nullptr || options.size == 1 ? nullptr
-                                                               : options.inner->transport()),
+AlgorithmCommunicator::AlgorithmCommunicator(std::unique_ptr<Communicator> inner,
+                                             AlgorithmOptions options)
+    : Communicator(traits_of(inner.get())),
+      transport_(inner == nullptr || options.size == 1 ? nullptr : inner->transport()),
       kernels_(options.kernels),
       algorithm_(algorithm_of(options)),
       tuned_(std::move(options.tuned)),
+      rank_(options.rank),
       size_(options.size),
-      fixed_facts_(facts_of(options, transport_ != nullptr)),
+      fixed_facts_(facts_of(inner.get(), options, transport_ != nullptr)),
       reports_packing_(true),
-      inner_(inner_of(options)),
+      inner_(inner_of(std::move(inner), options)),
       copies_(inner_.get()),
       buffer_(copies_, options.rank, options.size) {}
 
 AlgorithmCommunicator::AlgorithmCommunicator(Transport& transport, AlgorithmOptions options)
-    : Communicator(traits_of(options)),
+    : Communicator(traits_of(nullptr)),
       transport_(&transport),
       kernels_(options.kernels),
       algorithm_(algorithm_of(options)),
       tuned_(std::move(options.tuned)),
+      rank_(options.rank),
       size_(options.size),
-      fixed_facts_(facts_of(options, true)),
+      fixed_facts_(facts_of(nullptr, options, true)),
       reports_packing_(false),
-      inner_(inner_of(options)),
+      inner_(inner_of(nullptr, options)),
       copies_(nullptr),
       buffer_(copies_, options.rank, options.size) {}
 
@@ -130,9 +130,9 @@ Result<Route> AlgorithmCommunicator::route(const Work& work) const {
 }
 
 Status AlgorithmCommunicator::run(const Work& work, const Route& route, const AbortToken& abort) {
-  if (route.path != Path::kAlgorithm) return run_native(work, abort);
+  if (route.path != Path::kAlgorithm && !inner_->traits().plain) return run_native(work, abort);
   try {
-    return run_algorithm(work, *route.algorithm, abort);
+    return run_flat(work, route, abort);
   } catch (const std::bad_alloc&) {  // other ranks wait for this one: the group is broken
     return {Code::kAborted, fmt::format("out of memory in {} of {} bytes", to_string(work.kind),
                                         total_bytes(work))};
@@ -148,8 +148,8 @@ Status AlgorithmCommunicator::run_native(const Work& work, const AbortToken& abo
   return inner_->run(quiet, kNoStream, abort);
 }
 
-Status AlgorithmCommunicator::run_algorithm(const Work& work, const Algorithm& algorithm,
-                                            const AbortToken& abort) {
+Status AlgorithmCommunicator::run_flat(const Work& work, const Route& route,
+                                       const AbortToken& abort) {
   PhaseObserver* const parts = reports_packing_ ? work.phases : nullptr;
   FlatWork flat = [&] {
     const Phase packing(parts, kPackPhase);
@@ -157,11 +157,35 @@ Status AlgorithmCommunicator::run_algorithm(const Work& work, const Algorithm& a
   }();
   {
     flat.phases = work.phases;
-    const Phase moving(parts, algorithm.name);
-    RONDE_RETURN_IF_ERROR(algorithm.run(*transport_, flat, scratch_));
+    const Phase moving(parts, algorithm_name(route));
+    RONDE_RETURN_IF_ERROR(route.algorithm == nullptr
+                              ? run_plain(flat, work)
+                              : route.algorithm->run(*transport_, flat, scratch_));
   }
   const Phase unpacking(parts, kUnpackPhase);
   buffer_.unflatten(work);
+  return {};
+}
+
+/// Applies the factors of reductions, before and after the inner collective.
+Status AlgorithmCommunicator::run_plain(const FlatWork& flat, const Work& work) {
+  const DType dtype = work.reduction.dtype;
+  const auto scale = [&](double factor, const void* from, std::byte* to, std::size_t bytes) {
+    kernels_->reduce({dtype, ReduceOp::kSum, {1.0, factor}}, {&from, 1}, to,
+                     bytes / size_of(dtype));
+  };
+  const auto [pre, post] = traits_of(work.kind).reduces ? work.reduction.scaling : Scaling();
+  const SideBytes sides = side_bytes(work, rank_, size_);
+  Segment segment{flat.in, flat.out, flat.bytes};
+  if (pre != 1.0) {
+    std::byte* const scaled = scratch_.block(0, sides.in);
+    scale(pre, flat.in, scaled, sides.in);
+    segment.in = scaled;
+  }
+  Work plain = work_of(flat, segment, work);
+  plain.reduction.scaling = {};
+  RONDE_RETURN_IF_ERROR(inner_->run(plain, kNoStream, flat.abort));
+  if (post != 1.0) scale(post, flat.out, flat.out, sides.out);
   return {};
 }
 

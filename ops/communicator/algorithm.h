@@ -16,13 +16,14 @@
 
 namespace ronde {
 
-/// The parts of an AlgorithmCommunicator.
+/// How the ranks of a group move data in host memory.
 struct AlgorithmOptions {
-  std::unique_ptr<Communicator> inner = nullptr;  ///< Null only where size is 1.
   std::shared_ptr<const ReduceKernels> kernels;
   std::string algorithm = {};            ///< The user's override; see selector.h.
   std::vector<SelectionRow> tuned = {};  ///< Rows that come before the selection table.
-  bool deterministic = false;            ///< Reductions use the algorithm "direct".
+  /// Reductions use the algorithm "direct": they give the same bits however tensors are fused, cut
+  /// and ordered (Config has it too).
+  bool deterministic = false;
   int rank = 0;
   int size = 1;
 };
@@ -36,7 +37,8 @@ struct Route {
 /// Threads: one at a time.
 class AlgorithmCommunicator final : public Communicator {
  public:
-  explicit AlgorithmCommunicator(AlgorithmOptions options);
+  /// `inner` is null only where size is 1.
+  AlgorithmCommunicator(std::unique_ptr<Communicator> inner, AlgorithmOptions options);
   /// Over point-to-point alone, which outlives it: some ranks of a group, such as one of each host.
   AlgorithmCommunicator(Transport& transport, AlgorithmOptions options);
 
@@ -80,12 +82,14 @@ class AlgorithmCommunicator final : public Communicator {
 
  private:
   Status run_native(const Work& work, const AbortToken& abort);
-  Status run_algorithm(const Work& work, const Algorithm& algorithm, const AbortToken& abort);
+  Status run_flat(const Work& work, const Route& route, const AbortToken& abort);
+  Status run_plain(const FlatWork& flat, const Work& work);
 
   Transport* const transport_;
   const std::shared_ptr<const ReduceKernels> kernels_;
   const std::string algorithm_;
   const std::vector<SelectionRow> tuned_;
+  const int rank_;
   const int size_;
   const Facts fixed_facts_;  // the same for all work
   const bool reports_packing_;

@@ -23,18 +23,15 @@ std::vector<CompressedPiece> placed_pieces(const Work& work) {
 
 }  // namespace
 
-CompressedCommunicator::CompressedCommunicator(std::string name, DeviceKind memory)
-    : Communicator({.name = std::move(name),
-                    .supports = SupportTable::of([](Collective kind, DType dtype, ReduceOp) {
-                      return kind == Collective::kAllreduce && is_floating(dtype);
-                    }),
-                    .memory = memory,
-                    .native_first = true,
-                    .lossy = true}) {}
-
 TransportCompressed::TransportCompressed(std::string name, Transport& transport,
                                          std::shared_ptr<const ReduceKernels> kernels)
-    : CompressedCommunicator(std::move(name), DeviceKind::kCpu),
+    : CompressedCommunicator(
+          {.name = std::move(name),
+           .supports = SupportTable::of([](Collective kind, DType dtype, ReduceOp) {
+             return kind == Collective::kAllreduce && is_floating(dtype);
+           }),
+           .native_first = true,
+           .lossy = true}),
       transport_(transport),
       kernels_(std::move(kernels)) {}
 

@@ -27,9 +27,6 @@ class CompressedCommunicator : public Communicator {
 
  protected:
   using Communicator::Communicator;
-  /// Supports allreduces of floating types alone.
-  CompressedCommunicator(std::string name, DeviceKind memory);
-
   [[nodiscard]] bool is_bound() const noexcept { return bound_ != nullptr; }
   [[nodiscard]] CompressedWork& bound() const noexcept { return *bound_; }
   /// The number of the run that begins, from 0, since the last bind().

@@ -13,6 +13,16 @@
 #include "ops/compression/spec.h"
 
 namespace ronde {
+namespace compression {
+
+/// Thirty-two bits that depend on all bits of a key.
+constexpr std::uint32_t fold_key(std::uint64_t key) noexcept {
+  key = (key ^ (key >> 33)) * 0xff51afd7ed558ccdULL;
+  key = (key ^ (key >> 33)) * 0xc4ceb9fe1a85ec53ULL;
+  return static_cast<std::uint32_t>(key ^ (key >> 32));
+}
+
+}  // namespace compression
 
 /// The arguments of encode().
 struct EncodeCall {

@@ -11,18 +11,6 @@
 namespace ronde {
 namespace {
 
-/// Work with the flat buffers as its only segment.
-Work work_of(const FlatWork& flat, const Segment& segment, const Work& whole) {
-  return {.kind = whole.kind,
-          .reduction = flat.reduction,
-          .root = flat.root,
-          .segments = {&segment, 1},
-          .chunk_bytes = flat.chunk_bytes,
-          .send_bytes = flat.send_bytes,
-          .recv_bytes = flat.recv_bytes,
-          .bytes = whole.bytes};
-}
-
 /// The communicator of the device: of two levels if there is one inside hosts and a transport
 /// between them.
 std::unique_ptr<Communicator> own_of(DeviceParts parts, AlgorithmCommunicator& host) {
@@ -120,15 +108,10 @@ Status DeviceCommunicator::join_chain() {
 
 Status DeviceCommunicator::launch_compressed(const Work& work, const AbortToken& abort) {
   Opened& on = *opened_;
-  if (path_ == Path::kLists) {
-    const Binding binding(on.top, bound());
-    on.top.travel_over(*host_.transport(), path_name_);
-    return on.top.run(work, on.stream, abort);
-  }
+  const DeviceLaunchContext context{on.stream, abort, path_name_};
+  if (path_ == Path::kLists) return on.top.run(work, bound(), *host_.transport(), context);
   RONDE_RETURN_IF_ERROR(join_chain());
-  const Binding binding(on.compression, bound());
-  on.compression.travel_over(carrier(), path_name_);
-  return on.compression.run(work, on.stream, abort);
+  return on.compression.run(work, bound(), carrier(), context);
 }
 
 void DeviceCommunicator::end_phase(std::string_view phase) {

@@ -12,12 +12,12 @@
 #include "core/ports/event_sink.h"
 #include "core/ports/executor.h"
 #include "ops/communicator/algorithm.h"
+#include "ops/communicator/compressed.h"
 #include "ops/device/device_compression.h"
 #include "ops/device/device_parts.h"
 #include "ops/device/device_times.h"
 #include "ops/device/device_top.h"
 #include "ops/memory/fusion_buffer.h"
-#include "ops/memory/host_copy.h"
 #include "ops/memory/memory.h"
 #include "ops/selection/path.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/compression/codecs/quantise.h"
 #include "ops/compression/registry.h"
 
 namespace ronde {
@@ -26,8 +25,7 @@ Work work_of(Collective kind, const Segment& segment) {
 DeviceCompression::DeviceCompression(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals,
                                      int rank, int size,
                                      std::function<void(std::string_view phase)> end_phase)
-    : CompressedCommunicator("frames", DeviceKind::kCuda),
-      device_(std::move(device)),
+    : device_(std::move(device)),
       residuals_(residuals),
       end_phase_(std::move(end_phase)),
       me_(static_cast<std::size_t>(rank)),
@@ -40,23 +38,24 @@ bool DeviceCompression::supports(const CompressionSpec& spec) const {
          runs_on_devices(spec);
 }
 
-Status DeviceCompression::run(const Work& work, DeviceStream stream, const AbortToken& abort) {
-  const DeviceLaunchContext context{.stream = stream, .abort = abort};
-  const CompressionSpec& spec = bound().scheme().spec;
+Status DeviceCompression::run(const Work& work, CompressedWork& compression, Communicator& carrier,
+                              const DeviceLaunchContext& context) {
+  const CompressionSpec& spec = compression.scheme().spec;
   Bundled bundle{
       .work = work,
-      .compression = bound(),
+      .compression = compression,
+      .carrier = carrier,
       .context = context,
-      .code = {*codec_row(spec.kind).device_format, spec.stochastic, bound().codec().block()},
+      .code = {*codec_row(spec.kind).device_format, spec.stochastic, compression.codec().block()},
       .pieces = pieces_of(work)};
-  bundle.slices = partition(bundle.pieces, bound(), ranks_, kSliceElements);
-  RONDE_RETURN_IF_ERROR(residuals_.find(bound().tensors(), context));
+  bundle.slices = partition(bundle.pieces, compression, ranks_, kSliceElements);
+  RONDE_RETURN_IF_ERROR(residuals_.find(compression.tensors(), context));
   RONDE_RETURN_IF_ERROR(lay_out(bundle));
   for (const Slice& slice : bundle.slices) {
     RONDE_RETURN_IF_ERROR(send_chunks(bundle, slice));
     RONDE_RETURN_IF_ERROR(send_sums(bundle, slice));
     RONDE_RETURN_IF_ERROR(decode(bundle, slice));
-    bound().facts().wire_bytes += sent_bytes(slice) + (ranks_ - 1) * slice.bytes[me_];
+    compression.facts().wire_bytes += sent_bytes(slice) + (ranks_ - 1) * slice.bytes[me_];
   }
   const Status status = residuals_.commit(work, context);
   end_phase_("DECOMPRESS");
@@ -146,8 +145,8 @@ Status DeviceCompression::send_chunks(const Bundled& bundle, const Slice& slice)
   work.send_bytes = send_bytes_;
   work.recv_bytes = recv_bytes_;
   work.bytes = segment.bytes;
-  RONDE_RETURN_IF_ERROR(carrier_->run(work, bundle.context.stream, bundle.context.abort));
-  end_phase_(carrier_name_);
+  RONDE_RETURN_IF_ERROR(bundle.carrier.run(work, bundle.context.stream, bundle.context.abort));
+  end_phase_(bundle.context.carrier);
   return {};
 }
 
@@ -162,8 +161,8 @@ Status DeviceCompression::send_sums(const Bundled& bundle, const Slice& slice) {
   Work work = work_of(Collective::kAllgather, segment);
   work.chunk_bytes = slice.bytes;
   work.bytes = segment.bytes;
-  RONDE_RETURN_IF_ERROR(carrier_->run(work, bundle.context.stream, bundle.context.abort));
-  end_phase_(carrier_name_);
+  RONDE_RETURN_IF_ERROR(bundle.carrier.run(work, bundle.context.stream, bundle.context.abort));
+  end_phase_(bundle.context.carrier);
   return {};
 }
 

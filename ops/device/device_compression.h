@@ -6,14 +6,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/ports/communicator.h"
 #include "core/ports/device_codecs.h"
-#include "ops/communicator/compressed.h"
 #include "ops/compression/codecs/partition.h"
 #include "ops/device/device_residuals.h"
 #include "ops/memory/memory.h"
@@ -25,7 +22,7 @@ namespace ronde {
 /// results. The fourth stores the residual, except of tensors whose result is not finite. Nothing
 /// waits for the device.
 /// Threads: one at a time.
-class DeviceCompression final : public CompressedCommunicator {
+class DeviceCompression {
  public:
   /// `residuals` outlives it. `end_phase` is called when a phase of the work has been queued.
   DeviceCompression(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals, int rank,
@@ -34,20 +31,17 @@ class DeviceCompression final : public CompressedCommunicator {
   /// True if the device has kernels for it; the same on all ranks.
   [[nodiscard]] bool supports(const CompressionSpec& spec) const;
 
-  /// Sets the communicator for the frames of the next runs, and the name of that phase.
-  void travel_over(Communicator& carrier, std::string name) {
-    carrier_ = &carrier;
-    carrier_name_ = std::move(name);
-  }
-  /// Queues work of a bound scheme that is supported. Throws std::bad_alloc where there is no
-  /// memory at all. Errors: as the carrier's.
-  Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
+  /// Queues work of a scheme that is supported; frames travel by `carrier`. Throws std::bad_alloc
+  /// where there is no memory at all. Errors: as the carrier's.
+  Status run(const Work& work, CompressedWork& compression, Communicator& carrier,
+             const DeviceLaunchContext& context);
 
  private:
   /// The current bundle.
   struct Bundled {
     const Work& work;
     CompressedWork& compression;
+    Communicator& carrier;
     const DeviceLaunchContext& context;
     FrameCode code;
     std::vector<CompressedPiece> pieces;
@@ -70,8 +64,6 @@ class DeviceCompression final : public CompressedCommunicator {
   const std::shared_ptr<DeviceOps> device_;
   DeviceResiduals& residuals_;
   const std::function<void(std::string_view phase)> end_phase_;
-  Communicator* carrier_ = nullptr;
-  std::string carrier_name_;
   const std::size_t me_;
   const std::size_t ranks_;
   DeviceCopyEngine copies_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/base/abort.h"
@@ -19,6 +20,7 @@ namespace ronde {
 struct DeviceLaunchContext {
   DeviceStream stream = nullptr;
   const AbortToken& abort;
+  std::string_view carrier = {};  ///< Names the phase in which frames or lists travel.
 };
 
 /// Calls for a bundle: find(), place(), commit(). Threads: one at a time.

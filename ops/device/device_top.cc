@@ -24,8 +24,7 @@ DeviceTopK::Lists::Lists(std::byte* memory, std::size_t vectors, std::size_t ele
 
 DeviceTopK::DeviceTopK(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals,
                        std::function<void(std::string_view phase)> end_phase)
-    : CompressedCommunicator("lists", DeviceKind::kCuda),
-      device_(std::move(device)),
+    : device_(std::move(device)),
       residuals_(residuals),
       end_phase_(std::move(end_phase)),
       copies_(device_, nullptr),
@@ -48,19 +47,19 @@ bool DeviceTopK::suits(const Work& work, const CompressedWork& compression) cons
   return listed < all;
 }
 
-Status DeviceTopK::run(const Work& work, DeviceStream stream, const AbortToken& abort) {
-  const DeviceLaunchContext context{.stream = stream, .abort = abort};
-  RONDE_RETURN_IF_ERROR(residuals_.find(bound().tensors(), context));
-  list_vectors(work);
+Status DeviceTopK::run(const Work& work, CompressedWork& compression, Transport& carrier,
+                       const DeviceLaunchContext& context) {
+  RONDE_RETURN_IF_ERROR(residuals_.find(compression.tensors(), context));
+  list_vectors(work, compression);
   RONDE_RETURN_IF_ERROR(choose(work, context));
   end_phase_("COMPRESS");
   RONDE_ASSIGN_OR_RETURN(const DeviceEventPtr arrived, device_->record(context.stream));
   RONDE_RETURN_IF_ERROR(wait_on_host(*arrived, context.abort));
-  RONDE_RETURN_IF_ERROR(run_metered(*carrier_, bound().facts(), [&](Transport& metered) {
-    return exchange(metered, context.abort);
+  RONDE_RETURN_IF_ERROR(run_metered(carrier, compression.facts(), [&](Transport& metered) {
+    return exchange(metered, compression, context.abort);
   }));
   RONDE_RETURN_IF_ERROR(bring_up(context));
-  end_phase_(carrier_name_);
+  end_phase_(context.carrier);
   RONDE_RETURN_IF_ERROR(add_kept(context));
   RONDE_RETURN_IF_ERROR(write_sums(work, context));
   RONDE_RETURN_IF_ERROR(residuals_.commit(work, context));
@@ -68,8 +67,7 @@ Status DeviceTopK::run(const Work& work, DeviceStream stream, const AbortToken& 
   return {};
 }
 
-void DeviceTopK::list_vectors(const Work& work) {
-  const CompressedWork& compression = bound();
+void DeviceTopK::list_vectors(const Work& work, const CompressedWork& compression) {
   vectors_.clear();
   elements_ = 0;
   for (const CompressedPiece& piece : pieces_of(work)) {
@@ -136,11 +134,11 @@ Status DeviceTopK::select(const Work& work, std::byte* scratch,
 }
 
 /// Gives the others what this rank has chosen, and takes the sums.
-Status DeviceTopK::exchange(Transport& transport, const AbortToken& abort) {
-  const CompressedWork& compression = bound();
+Status DeviceTopK::exchange(Transport& transport, CompressedWork& compression,
+                            const AbortToken& abort) {
   const auto ranks = static_cast<std::size_t>(transport.size());
   const auto me = static_cast<std::size_t>(transport.rank());
-  SparseExchange exchange(transport, abort, bound().facts());
+  SparseExchange exchange(transport, abort, compression.facts());
   for (std::size_t i = 0; i < vectors_.size(); ++i) {
     const Vector& vector = vectors_[i];
     const Interleave deal(vector.piece.count, ranks,

@@ -7,13 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/ports/transport.h"
-#include "ops/communicator/compressed.h"
 #include "ops/compression/compressed_allreduce.h"
 #include "ops/compression/sparse/codecs.h"
 #include "ops/device/device_residuals.h"
@@ -24,7 +21,7 @@ namespace ronde {
 /// For one group. Bytes on the wire, results and residuals are those of sparse_allreduce(),
 /// so that other ranks may select on their hosts.
 /// Threads: one at a time.
-class DeviceTopK final : public CompressedCommunicator {
+class DeviceTopK {
  public:
   /// `residuals` outlives it. `end_phase` is called when a phase of the work has been queued.
   DeviceTopK(std::shared_ptr<DeviceOps> device, DeviceResiduals& residuals,
@@ -36,16 +33,12 @@ class DeviceTopK final : public CompressedCommunicator {
   /// the device. Ranks may differ.
   [[nodiscard]] bool suits(const Work& work, const CompressedWork& compression) const;
 
-  /// Sets the transport for the lists of the next runs, and the name of that phase.
-  void travel_over(Transport& carrier, std::string name) {
-    carrier_ = &carrier;
-    carrier_name_ = std::move(name);
-  }
-  /// Does work of a bound scheme that is supported. Blocks until all ranks' lists are here, and
-  /// queues the rest. Throws std::bad_alloc where there is no memory at all. Errors: the
-  /// transport's, the abort's status, the device's; kInvalidArgument naming a rank whose bytes are
-  /// no lists.
-  Status run(const Work& work, DeviceStream stream, const AbortToken& abort) override;
+  /// Does work of a scheme that is supported; lists travel by `carrier`. Blocks until all ranks'
+  /// lists are here, and queues the rest. Throws std::bad_alloc where there is no memory at all.
+  /// Errors: the transport's, the abort's status, the device's; kInvalidArgument naming a rank
+  /// whose bytes are no lists.
+  Status run(const Work& work, CompressedWork& compression, Transport& carrier,
+             const DeviceLaunchContext& context);
 
  private:
   /// A tensor that is not empty.
@@ -70,11 +63,11 @@ class DeviceTopK final : public CompressedCommunicator {
     std::size_t begin = 0;
     std::size_t count = 0;
   };
-  void list_vectors(const Work& work);
+  void list_vectors(const Work& work, const CompressedWork& compression);
   Status choose(const Work& work, const DeviceLaunchContext& context);
   Status select(const Work& work, std::byte* scratch, const DeviceLaunchContext& context);
   [[nodiscard]] std::size_t scratch_of(const Vector& vector) const;
-  Status exchange(Transport& transport, const AbortToken& abort);
+  Status exchange(Transport& transport, CompressedWork& compression, const AbortToken& abort);
   void take(std::vector<Arrived>& to, std::size_t vector, const SparseVector& elements);
   Status bring_up(const DeviceLaunchContext& context);
   Status add_kept(const DeviceLaunchContext& context);
@@ -84,8 +77,6 @@ class DeviceTopK final : public CompressedCommunicator {
   const std::shared_ptr<DeviceOps> device_;
   DeviceResiduals& residuals_;
   const std::function<void(std::string_view phase)> end_phase_;
-  Transport* carrier_ = nullptr;
-  std::string carrier_name_;
   DeviceCopyEngine copies_;
   GrowingMemory memory_;
   GrowingMemory memory_up_;

@@ -66,7 +66,7 @@ struct DeviceLevels {
 
 /// One allreduce of device memory on one rank. All slices go through one stream. While the calling
 /// thread carries a slice between hosts, the device has the next one to reduce.
-class DeviceAllreduce final : public SliceSteps {
+class DeviceAllreduce {
  public:
   DeviceAllreduce(const DeviceLevels& levels, const Work& work, DeviceStream stream,
                   const AbortToken& abort)
@@ -90,7 +90,7 @@ class DeviceAllreduce final : public SliceSteps {
   Status run() { return run_slices((count_ + slice_count_ - 1) / slice_count_, *this); }
 
   /// Queues one slice's reduction, then the copy of this rank's chunk to the host.
-  Status reduce_inside(std::size_t index) override {
+  Status reduce_inside(std::size_t index) {
     const DeviceSlice part = slice(index);
     const Segment& all = work_.segments.front();
     std::byte* const own = all.out + part.begin + part.own_begin;
@@ -105,7 +105,7 @@ class DeviceAllreduce final : public SliceSteps {
   }
 
   /// Reduces this rank's chunk of a slice between hosts, then queues the copy back.
-  Status reduce_between(std::size_t index) override {
+  Status reduce_between(std::size_t index) {
     const DeviceSlice part = slice(index);
     if (part.own_bytes == 0) return {};
     std::byte* const slot = slots_[index % kInFlight];
@@ -121,7 +121,7 @@ class DeviceAllreduce final : public SliceSteps {
     return levels_.device.copy(own, slot, part.own_bytes, stream_);
   }
 
-  Status gather_inside(std::size_t index) override {
+  Status gather_inside(std::size_t index) {
     const DeviceSlice part = slice(index);
     std::byte* const out = work_.segments.front().out + part.begin;
     const Segment segment{out + part.own_begin, out, part.bytes};

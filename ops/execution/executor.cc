@@ -19,12 +19,7 @@ namespace {
 
 WorkBinder::Options binder_options(ExecutorOptions& options) {
   return {.host_parts = std::move(options.host),
-          .host = {.kernels = std::move(options.kernels),
-                   .tuned = std::move(options.tuned),
-                   .algorithm = std::move(options.algorithm),
-                   .deterministic = options.deterministic,
-                   .rank = options.rank,
-                   .size = options.size},
+          .host = options,
           .open_device = std::move(options.open_device),
           .device_track = PhaseTracks(options.set_name).device,
           .compression = {.residuals = std::move(options.residuals),

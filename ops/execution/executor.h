@@ -3,29 +3,21 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "core/base/status.h"
 #include "core/ports/communicator.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/executor.h"
-#include "core/ports/reduce_kernels.h"
 #include "ops/device/device_parts.h"
 #include "ops/execution/host_communicators.h"
-#include "ops/selection/selector.h"
 
 namespace ronde {
 
 class ResidualStore;
 
 /// The parts and settings of an executor.
-struct ExecutorOptions {
-  HostParts host;  ///< For host memory.
-  std::shared_ptr<const ReduceKernels> kernels;
-  std::vector<SelectionRow> tuned;  ///< Rows that come before the selection table.
-  std::string algorithm;            ///< Override, see selector.h; empty: the table decides.
-  /// Reductions give the same bits however tensors are fused, cut and ordered (Config has it too).
-  bool deterministic = false;
+struct ExecutorOptions : AlgorithmOptions {
+  HostParts host;                            ///< For host memory.
   const EventSwitch* events = nullptr;       ///< Outlives the executor; may be null.
   std::shared_ptr<ResidualStore> residuals;  ///< Null: compression without error feedback.
   /// Note the norm of a tensor's residual every N of its steps (0: never).
@@ -33,8 +25,6 @@ struct ExecutorOptions {
   int set = 0;               ///< The process set, as residuals are kept by it.
   std::string set_name;      ///< In timelines; empty: the global set's.
   DeviceOpener open_device;  ///< Empty: tensors in device memory are kUnsupported.
-  int rank = 0;
-  int size = 1;
 };
 
 /// Makes the executor of ops/. Beyond the contract of Executor:

@@ -3,38 +3,19 @@
 #pragma once
 
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "core/ports/communicator.h"
 #include "ops/communicator/algorithm.h"
 #include "ops/communicator/compressed.h"
-#include "ops/hierarchical/host_layout.h"
+#include "ops/hierarchical/communicator.h"
 
 namespace ronde {
-
-/// The parts that they are composed of.
-struct HostParts {
-  std::unique_ptr<Communicator> whole = nullptr;   ///< Among all ranks; null only if size is 1.
-  std::unique_ptr<Communicator> inside = nullptr;  ///< Among this host's ranks; null if it has one.
-  HostLayout layout = {};  ///< Two levels where it has several hosts with several ranks.
-};
-
-/// The settings that they are composed by.
-struct HostOptions {
-  std::shared_ptr<const ReduceKernels> kernels;
-  std::vector<SelectionRow> tuned = {};
-  std::string algorithm = {};
-  bool deterministic = false;
-  int rank = 0;
-  int size = 1;
-};
 
 /// Composes them: compressed(transport), or hierarchical(inside, compressed(between hosts)).
 /// Threads: one at a time.
 class HostCommunicators {
  public:
-  HostCommunicators(HostParts parts, const HostOptions& options);
+  HostCommunicators(HostParts parts, const AlgorithmOptions& options);
 
   [[nodiscard]] AlgorithmCommunicator& dense() noexcept { return *dense_; }
   [[nodiscard]] const AlgorithmCommunicator& dense() const noexcept { return *dense_; }
@@ -53,8 +34,6 @@ class HostCommunicators {
   [[nodiscard]] CompressedCommunicator* codec() noexcept { return codec_; }
 
  private:
-  void compose_levels(HostParts parts, const HostOptions& options);
-
   const bool levels_;
   bool in_memory_ = false;
   std::unique_ptr<AlgorithmCommunicator> dense_;

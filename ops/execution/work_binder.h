@@ -47,7 +47,7 @@ class WorkBinder {
  public:
   struct Options {
     HostParts host_parts;
-    HostOptions host;
+    AlgorithmOptions host;
     DeviceOpener open_device;       ///< Empty: tensors in device memory are kUnsupported.
     std::string device_track = {};  ///< As PhaseTracks::device.
     CompressionBinder::Options compression;

@@ -45,7 +45,7 @@ std::size_t slice_bytes(const Levels& levels, bool lossy) {
 }
 
 /// One allreduce of host memory on one rank. The wire thread carries slices between hosts.
-class Allreduce final : public SliceSteps {
+class Allreduce {
  public:
   Allreduce(const Levels& levels, Communicator& between, const Work& work)
       : levels_(levels),
@@ -68,7 +68,7 @@ class Allreduce final : public SliceSteps {
     return run_slices(slices_, *this);
   }
 
-  Status reduce_inside(std::size_t index) override {
+  Status reduce_inside(std::size_t index) {
     HostSlice& next = in_flight_[index % kInFlight];
     next = slice(index);
     RONDE_RETURN_IF_ERROR(reduce_inside(next));
@@ -77,13 +77,11 @@ class Allreduce final : public SliceSteps {
     }
     return {};
   }
-  Status reduce_between(std::size_t index) override {
+  Status reduce_between(std::size_t index) {
     if (slices_ > 1) return levels_.wire.wait(*abort_);
     return reduce_between(in_flight_[index % kInFlight], *abort_);
   }
-  Status gather_inside(std::size_t index) override {
-    return gather_inside(in_flight_[index % kInFlight]);
-  }
+  Status gather_inside(std::size_t index) { return gather_inside(in_flight_[index % kInFlight]); }
 
  private:
   HostSlice slice(std::size_t index);

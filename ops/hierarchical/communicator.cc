@@ -21,6 +21,14 @@ CommunicatorTraits traits_of(const Hierarchy& hierarchy, const Communicator& bet
           .polls = hierarchy.polls()};
 }
 
+/// The group's, for some of its ranks, without the user's algorithm.
+AlgorithmOptions options_for(AlgorithmOptions options, int rank, std::size_t size) {
+  options.algorithm.clear();
+  options.rank = rank;
+  options.size = static_cast<int>(size);
+  return options;
+}
+
 }  // namespace
 
 bool goes_in_levels(Collective kind, bool deterministic) noexcept {
@@ -28,31 +36,26 @@ bool goes_in_levels(Collective kind, bool deterministic) noexcept {
          kind == Collective::kAllgather || (kind == Collective::kReduceScatter && !deterministic);
 }
 
-Hierarchy::Hierarchy(HierarchyOptions options)
-    : layout_(std::move(options.layout)),
-      kernels_(std::move(options.kernels)),
-      tuned_(std::move(options.tuned)),
-      deterministic_(options.deterministic),
-      slice_bytes_(options.slice_bytes),
-      outer_(std::move(options.outer)),
-      inner_(std::move(options.inner)),
+Hierarchy::Hierarchy(HostParts parts, const AlgorithmOptions& options, std::size_t slice_bytes)
+    : layout_(std::move(parts.layout)),
+      options_(options),
+      slice_bytes_(slice_bytes),
+      outer_(std::move(parts.whole)),
+      inner_(std::move(parts.inside),
+             options_for(options, layout_.local, layout_.hosts[layout_.host].size())),
       name_(fmt::format("{}, {} inside hosts", outer_->traits().name, inner_.traits().name)),
       peers_(*outer_->transport(), layout_.peers(), static_cast<int>(layout_.host)) {}
 
 bool Hierarchy::polls() const noexcept { return inner_.traits().polls && outer_->traits().polls; }
 
 Levels Hierarchy::levels() noexcept {
-  return {layout_,  *outer_->transport(), inner_, *kernels_,   tuned_,
+  return {layout_,  *outer_->transport(), inner_, *options_.kernels, options_.tuned,
           scratch_, wire_scratch_,        wire_,  slice_bytes_};
 }
 
 std::unique_ptr<Communicator> Hierarchy::dense_between() {
-  return std::make_unique<AlgorithmCommunicator>(peers_,
-                                                 AlgorithmOptions{.kernels = kernels_,
-                                                                  .tuned = tuned_,
-                                                                  .deterministic = deterministic_,
-                                                                  .rank = peers_.rank(),
-                                                                  .size = peers_.size()});
+  return std::make_unique<AlgorithmCommunicator>(
+      peers_, options_for(options_, peers_.rank(), static_cast<std::size_t>(peers_.size())));
 }
 
 HierarchicalCommunicator::HierarchicalCommunicator(std::shared_ptr<Hierarchy> hierarchy,

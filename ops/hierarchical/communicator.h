@@ -17,24 +17,25 @@ namespace ronde {
 /// bits must not depend on the placement of ranks.
 bool goes_in_levels(Collective kind, bool deterministic) noexcept;
 
-/// The parts of a hierarchy.
-struct HierarchyOptions {
-  HostLayout layout;
-  AlgorithmOptions inner;               ///< For the ranks of this host, in the layout's order.
-  std::unique_ptr<Communicator> outer;  ///< Among all ranks; has a transport.
-  std::shared_ptr<const ReduceKernels> kernels;
-  std::vector<SelectionRow> tuned = {};  ///< Rows that come before the table, for between hosts.
-  bool deterministic = false;
-  /// While one slice is between hosts, the next is reduced inside them. Dense allreduces may use
-  /// shorter slices.
-  std::size_t slice_bytes = std::size_t{8} << 20;
+/// The communicators of a group for host memory.
+struct HostParts {
+  std::unique_ptr<Communicator> whole = nullptr;   ///< Among all ranks; null only if size is 1.
+  std::unique_ptr<Communicator> inside = nullptr;  ///< Among this host's ranks; null if it has one.
+  HostLayout layout = {};  ///< Two levels where it has several hosts with several ranks.
 };
+
+/// While one slice is between hosts, the next is reduced inside them. Dense allreduces may use
+/// shorter slices.
+inline constexpr std::size_t kHostSliceBytes = std::size_t{8} << 20;
 
 /// The levels of one rank, which its dense and its compressed communicator share: one runs at a
 /// time.
 class Hierarchy {
  public:
-  explicit Hierarchy(HierarchyOptions options);
+  /// `parts.whole` has a transport. `options` are those of the whole group; its algorithm does not
+  /// count.
+  Hierarchy(HostParts parts, const AlgorithmOptions& options,
+            std::size_t slice_bytes = kHostSliceBytes);
 
   /// "tcp, shm inside hosts".
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -42,16 +43,14 @@ class Hierarchy {
   [[nodiscard]] Communicator& outer() noexcept { return *outer_; }
   /// The ranks with this local rank, one of each host.
   [[nodiscard]] Transport& peers() noexcept { return peers_; }
-  [[nodiscard]] bool deterministic() const noexcept { return deterministic_; }
+  [[nodiscard]] bool deterministic() const noexcept { return options_.deterministic; }
   [[nodiscard]] bool polls() const noexcept;
   /// Moves the chunks of dense allreduces between hosts, by the rows of the selection table.
   [[nodiscard]] std::unique_ptr<Communicator> dense_between();
 
  private:
   const HostLayout layout_;
-  const std::shared_ptr<const ReduceKernels> kernels_;
-  const std::vector<SelectionRow> tuned_;
-  const bool deterministic_;
+  const AlgorithmOptions options_;  // but for rank and size
   const std::size_t slice_bytes_;
   const std::unique_ptr<Communicator> outer_;
   AlgorithmCommunicator inner_;

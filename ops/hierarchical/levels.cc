@@ -5,41 +5,6 @@
 
 namespace ronde {
 
-SubTransport leaders_of(const Levels& levels) {
-  std::vector<int> members;
-  members.reserve(levels.layout.hosts.size());
-  for (const auto& ranks : levels.layout.hosts) members.push_back(ranks.front());
-  return {levels.whole, std::move(members), static_cast<int>(levels.layout.host)};
-}
-
-std::size_t HostChunks::begin(std::size_t segment, int rank) const {
-  std::size_t begin = 0;
-  for (int before = 0; before < rank; ++before) begin += bytes(segment, before);
-  return begin;
-}
-
-std::size_t HostChunks::of_host(std::size_t host, std::size_t segment) const {
-  std::size_t sum = 0;
-  for (const int rank : levels_.layout.hosts[host]) sum += bytes(segment, rank);
-  return sum;
-}
-
-std::size_t HostChunks::of_host(std::size_t host) const {
-  std::size_t sum = 0;
-  for (std::size_t i = 0; i < work_.segments.size(); ++i) sum += of_host(host, i);
-  return sum;
-}
-
-std::vector<std::size_t> HostChunks::of_this_host() const {
-  std::vector<std::size_t> chunks;
-  for (std::size_t i = 0; i < work_.segments.size(); ++i) {
-    for (const int rank : levels_.layout.hosts[levels_.layout.host]) {
-      chunks.push_back(bytes(i, rank));
-    }
-  }
-  return chunks;
-}
-
 std::vector<SlicePiece> pieces_in(std::span<const Segment> segments, const Chunk& slice,
                                   std::size_t element) {
   std::vector<SlicePiece> pieces;

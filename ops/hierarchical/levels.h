@@ -56,31 +56,6 @@ struct Levels {
   std::size_t slice_bytes;
 };
 
-/// The leaders of all hosts as a group of their own. The levels outlive it.
-SubTransport leaders_of(const Levels& levels);
-
-/// The chunks of all ranks by segment. Views both arguments.
-class HostChunks {
- public:
-  HostChunks(const Levels& levels, const Work& work) noexcept : levels_(levels), work_(work) {}
-
-  [[nodiscard]] std::size_t bytes(std::size_t segment, int rank) const {
-    return work_.chunk_bytes[segment * static_cast<std::size_t>(levels_.whole.size()) +
-                             static_cast<std::size_t>(rank)];
-  }
-  /// The first byte of a rank's chunk in a segment.
-  [[nodiscard]] std::size_t begin(std::size_t segment, int rank) const;
-  /// Bytes of one segment, or of all, that belong to the ranks of a host.
-  [[nodiscard]] std::size_t of_host(std::size_t host, std::size_t segment) const;
-  [[nodiscard]] std::size_t of_host(std::size_t host) const;
-  /// The chunks of this host's ranks, in the order of Work::chunk_bytes.
-  [[nodiscard]] std::vector<std::size_t> of_this_host() const;
-
- private:
-  const Levels& levels_;
-  const Work& work_;
-};
-
 /// The elements of one segment that lie in a slice. `begin` counts from the slice's beginning.
 struct SlicePiece {
   const std::byte* in = nullptr;

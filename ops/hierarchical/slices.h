@@ -39,21 +39,13 @@ constexpr std::size_t longest_slice(std::size_t count, std::size_t slices) noexc
   return slices < 2 ? first : std::max(first, slice_chunk(count, slices, 1).count);
 }
 
-/// The steps of one allreduce on one rank, by the number of the slice. Threads: one.
-class SliceSteps {
- public:
-  virtual ~SliceSteps() = default;
-  /// Reduces and scatters a slice inside the host. What follows may begin in another thread.
-  virtual Status reduce_inside(std::size_t slice) = 0;
-  /// Returns when this rank's chunk of the slice has been reduced between hosts.
-  virtual Status reduce_between(std::size_t slice) = 0;
-  /// Gathers the slice inside the host.
-  virtual Status gather_inside(std::size_t slice) = 0;
-};
-
-/// Takes all slices through the steps: while one is between hosts, the next is reduced inside.
-/// The order is the same on all ranks. Errors: the first of a step.
-inline Status run_slices(std::size_t slices, SliceSteps& steps) {
+/// Takes all slices through three steps, given the number of a slice: while one is between hosts,
+/// the next is reduced inside. reduce_inside() reduces and scatters inside the host; what follows
+/// may begin in another thread. reduce_between() returns when this rank's chunk has been reduced
+/// between hosts. gather_inside() gathers the slice. The order is the same on all ranks. Errors:
+/// the first of a step.
+template <typename Steps>
+Status run_slices(std::size_t slices, Steps& steps) {
   for (std::size_t i = 0; i < std::min(slices, kInFlight); ++i) {
     RONDE_RETURN_IF_ERROR(steps.reduce_inside(i));
   }

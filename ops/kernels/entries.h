@@ -11,29 +11,6 @@
 
 namespace ronde::kernels {
 
-/// Calls `use` with a zero of the integer type.
-template <typename Use>
-void with_integer(DType dtype, Use use) {
-  switch (dtype) {
-    case DType::kUint8:
-      return use(std::uint8_t{});
-    case DType::kInt8:
-      return use(std::int8_t{});
-    case DType::kInt16:
-      return use(std::int16_t{});
-    case DType::kInt32:
-      return use(std::int32_t{});
-    case DType::kInt64:
-      return use(std::int64_t{});
-    case DType::kUint16:
-      return use(std::uint16_t{});
-    case DType::kUint32:
-      return use(std::uint32_t{});
-    default:
-      return use(std::uint64_t{});
-  }
-}
-
 /// One reduction, as ReduceKernels::reduce describes it.
 struct ReduceCall {
   DType dtype = DType::kFloat32;

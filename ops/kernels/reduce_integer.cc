@@ -54,7 +54,9 @@ void reduce_bool(const ReduceCall& call) {
 
 void reduce_integer_here(const ReduceCall& call) {
   if (call.dtype == DType::kBool) return reduce_bool(call);
-  with_integer(call.dtype, [&]<typename T>(T) { reduce_numbers<T>(call); });
+  element::with_type(call.dtype, [&]<typename T>() {
+    if constexpr (std::is_integral_v<T>) reduce_numbers<T>(call);
+  });
 }
 
 }  // namespace ronde::kernels::HWY_NAMESPACE
@@ -135,7 +137,9 @@ void reduce_scaled(const ReduceCall& call) {
 void reduce_integer(const ReduceCall& call) {
   const bool scaled = call.pre != 1.0 || call.post != 1.0;
   if (!scaled || call.dtype == DType::kBool) return HWY_DYNAMIC_DISPATCH(reduce_integer_here)(call);
-  with_integer(call.dtype, [&]<typename T>(T) { reduce_scaled<T>(call); });
+  element::with_type(call.dtype, [&]<typename T>() {
+    if constexpr (std::is_integral_v<T>) reduce_scaled<T>(call);
+  });
 }
 
 }  // namespace ronde::kernels

@@ -9,20 +9,11 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/base/element.h"
+
 namespace ronde::kernels {
 
-/// `value` truncated towards zero; what does not fit becomes the nearest T that does, NaN becomes
-/// 0.
-template <typename T>
-constexpr T truncate_to(double value) noexcept {
-  constexpr double kLowest = static_cast<double>(std::numeric_limits<T>::min());
-  // 2^(bits - 1) or 2^bits: the quotient loses a bit, and the sum restores it.
-  // NOLINTNEXTLINE(bugprone-integer-division)
-  constexpr double kBeyond = 2.0 * static_cast<double>(std::numeric_limits<T>::max() / 2 + 1);
-  if (value >= kBeyond) return std::numeric_limits<T>::max();
-  if (value > kLowest) return static_cast<T>(value);
-  return value <= kLowest ? std::numeric_limits<T>::min() : T{0};
-}
+using element::truncate_to;
 
 /// value * factor in fp64, truncated towards zero.
 template <typename T>

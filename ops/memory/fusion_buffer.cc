@@ -96,6 +96,17 @@ SideBytes side_bytes(const Work& work, int rank, int size) {
   return {sum(input_layout(work, rank)), sum(output_layout(work, rank))};
 }
 
+Work work_of(const FlatWork& flat, const Segment& segment, const Work& whole) {
+  return {.kind = whole.kind,
+          .reduction = flat.reduction,
+          .root = flat.root,
+          .segments = {&segment, 1},
+          .chunk_bytes = flat.chunk_bytes,
+          .send_bytes = flat.send_bytes,
+          .recv_bytes = flat.recv_bytes,
+          .bytes = whole.bytes};
+}
+
 FusionBuffer::FusionBuffer(CopyEngine& copies, int rank, int size)
     : copies_(copies), rank_(rank), size_(size), memory_(copies) {}
 

@@ -18,6 +18,9 @@ struct SideBytes {
 };
 SideBytes side_bytes(const Work& work, int rank, int size);
 
+/// `whole` with the flat buffers, as `segment`, in place of its segments, and without phases.
+Work work_of(const FlatWork& flat, const Segment& segment, const Work& whole);
+
 /// Memory that grows to the largest bundle seen and is used again.
 /// Threads: one at a time.
 class FusionBuffer {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/ports/device_codecs.h"
-#include "ops/compression/codecs/quantise.h"
 #include "ops/compression/compressed_work.h"
 #include "tests/gpu/gpu_memory.h"
 #include "tests/support/encoded_values.h"

@@ -32,24 +32,21 @@ void check_top(const std::vector<float>& values, const std::vector<float>& resid
 
   GpuMemory gpu;
   float* const there = gpu.upload(residual);
-  const cuda::TopWork work{
-      .values = gpu.upload(values),
-      .residual = there,
-      .left = there,
-      .count = values.size(),
-      .k = k,
-      .selection = reinterpret_cast<cuda::Selection*>(gpu.room(sizeof(cuda::Selection))),
-      .chunks = gpu.upload(std::vector<cuda::Counts>(cuda::tiles_of(values.size(), cuda::kChunk))),
-      .indices = gpu.upload(std::vector<std::uint32_t>(k)),
-      .chosen = gpu.upload(std::vector<float>(k)),
-      .found = gpu.upload(std::vector<std::uint32_t>(1))};
-  const cuda::SmallTopTable table{.traits = {}, .count = 1, .entries = {{work, 0}}};
-  REQUIRE(cuda::launch_select(table, DType::kFloat32, cuda::tiles_of(values.size(), cuda::kTopTile),
-                              static_cast<cudaStream_t>(gpu.stream)) == cudaSuccess);
-  REQUIRE(gpu.download(work.found, 1)[0] == indices.size());
-  CHECK(gpu.holds(work.indices, indices));
-  CHECK(gpu.holds(work.chosen, chosen));
-  CHECK(gpu.holds(work.left, left));
+  const SelectRun run{.values = gpu.upload(values),
+                      .residual = there,
+                      .left = there,
+                      .indices = gpu.upload(std::vector<std::uint32_t>(k)),
+                      .chosen = gpu.upload(std::vector<float>(k)),
+                      .found = gpu.upload(std::vector<std::uint32_t>(1)),
+                      .scratch = gpu.room(cuda::select_scratch(values.size())),
+                      .count = values.size(),
+                      .most = k};
+  REQUIRE(cuda::launch_select({.runs = {&run, 1}}, static_cast<cudaStream_t>(gpu.stream)) ==
+          cudaSuccess);
+  REQUIRE(gpu.download(run.found, 1)[0] == indices.size());
+  CHECK(gpu.holds(run.indices, indices));
+  CHECK(gpu.holds(run.chosen, chosen));
+  CHECK(gpu.holds(run.left, left));
 }
 
 }  // namespace

@@ -1,7 +1,11 @@
 #include "backends/shm/collectives/direct.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
+#include <vector>
+
+#include "backends/shm/collectives/own_chunk.h"
 
 namespace ronde::shm {
 namespace {
@@ -65,6 +69,37 @@ Place read_place(const Context& with, std::size_t rank, Step step,
   return place;
 }
 
+/// The announcement of a rank of which only inputs are read.
+std::vector<Segment> inputs_of(std::span<const Segment> pieces) {
+  std::vector<Segment> inputs(pieces.begin(), pieces.end());
+  for (Segment& piece : inputs) piece.out = const_cast<std::byte*>(piece.in);
+  return inputs;
+}
+
+/// As favours_kernel: staging would copy all twice, and each rank reads from all others at once.
+bool favours_kernel_exchange(const Context& with, std::size_t bytes) {
+  return with.reach.always || (with.reach.kernel_pays && !streams(with, bytes));
+}
+
+/// The start of each segment, which is that of the first rank's chunk.
+std::vector<Segment> whole_inputs(const Scratch& scratch, const Work& work) {
+  std::vector<Segment> inputs = scratch.chunks.front();
+  for (std::size_t s = 0; s < inputs.size(); ++s) {
+    inputs[s].out = const_cast<std::byte*>(inputs[s].in);
+    inputs[s].bytes = work.segments[s].bytes;
+  }
+  return inputs;
+}
+
+/// The start of this rank's chunk in each segment.
+std::vector<std::size_t> chunk_offsets(const Scratch& scratch, std::size_t me) {
+  std::vector<std::size_t> offsets(scratch.chunks.front().size(), 0);
+  for (std::size_t r = 0; r < me; ++r) {
+    for (std::size_t s = 0; s < offsets.size(); ++s) offsets[s] += scratch.chunks[r][s].bytes;
+  }
+  return offsets;
+}
+
 }  // namespace
 
 Status synchronise(const Context& with) {
@@ -109,6 +144,67 @@ bool goes_direct(const Context& with, std::size_t bytes, std::size_t count) {
   const std::size_t room = with.steps.slot_bytes() / sizeof(Address);
   const bool enough = bytes >= kDirectBytes || with.reach.always;
   return enough && with.reach.any() && count + 1 < room;
+}
+
+Result<bool> direct_gather(const Context& with, const Work& work, const Copier& copier,
+                           bool reads) {
+  const auto me = static_cast<std::size_t>(with.steps.rank());
+  const auto& parts = with.scratch.chunks;
+  RONDE_ASSIGN_OR_RETURN(
+      const Places places,
+      Places::exchange(with, inputs_of(parts[me]), favours_kernel(with, total_bytes(work))));
+  if (!places.usable()) return false;
+  for (std::size_t i = 1; reads && i < parts.size(); ++i) {
+    const std::size_t from = (me + i) % parts.size();
+    const Place& place = places.of(from);
+    Transfer pull(Transfer::Direction::kPull, with, from, place.in_mapped ? &copier : nullptr);
+    for (std::size_t s = 0; s < parts[from].size(); ++s) {
+      const Segment& piece = parts[from][s];
+      if (piece.bytes == 0 || piece.out == nullptr) continue;
+      pull.add(place.segments[s].in, piece.out, piece.bytes);
+    }
+    RONDE_RETURN_IF_ERROR(pull.finish());
+  }
+  RONDE_RETURN_IF_ERROR(synchronise(with));
+  return true;
+}
+
+Result<bool> direct_alltoall(const Context& with, const Parcels& parcels, const Copier& copier) {
+  const auto me = static_cast<std::size_t>(with.steps.rank());
+  const std::size_t ranks = parcels.sent.size();
+  RONDE_ASSIGN_OR_RETURN(const Places places,
+                         Places::exchange(with, inputs_of(parcels.sent),
+                                          favours_kernel_exchange(with, ranks * parcels.largest)));
+  if (!places.usable()) return false;
+  for (std::size_t i = 1; i < ranks; ++i) {
+    const std::size_t from = (me + i) % ranks;
+    const Segment& piece = parcels.received[from];
+    if (piece.bytes == 0 || piece.out == nullptr) continue;
+    const Place& place = places.of(from);
+    Transfer pull(Transfer::Direction::kPull, with, from, place.in_mapped ? &copier : nullptr);
+    pull.add(place.segments[me].in, piece.out, piece.bytes);
+    RONDE_RETURN_IF_ERROR(pull.finish());
+  }
+  RONDE_RETURN_IF_ERROR(synchronise(with));
+  return true;
+}
+
+Result<bool> direct_reduce_scatter(const Context& with, const Work& work) {
+  const auto me = static_cast<std::size_t>(with.steps.rank());
+  const auto& parts = with.scratch.chunks;
+  const std::size_t total = total_bytes(work);
+  RONDE_ASSIGN_OR_RETURN(Places places, Places::exchange(with, whole_inputs(with.scratch, work),
+                                                         favours_kernel(with, total)));
+  if (!places.usable()) return false;
+  places.advance_inputs(chunk_offsets(with.scratch, me));
+  Share share{.own = Cursor(parts[me]), .streaming = streams(with, total)};
+  for (const Segment& piece : parts[me]) share.bytes += piece.bytes;
+  RONDE_RETURN_IF_ERROR(
+      OwnChunk(with, work.reduction, places, share).run([](const Cursor&, std::size_t) {
+        return Status();
+      }));
+  RONDE_RETURN_IF_ERROR(synchronise(with));
+  return true;
 }
 
 }  // namespace ronde::shm

@@ -58,6 +58,27 @@ class Places {
   std::vector<Place> places_;
 };
 
+/// Copies between this rank's memory and a peer's: by a copier where the peer's addresses are valid
+/// here, else by the kernel.
+class Transfer {
+ public:
+  using Direction = PeerCopy::Direction;
+  /// `mapped`: the copier; null where the addresses are the peer's own.
+  Transfer(Direction direction, const Context& with, std::size_t peer, const Copier* mapped)
+      : mapped_(mapped), kernel_(direction, with.reach.pids[peer], with.stop) {}
+
+  void add(const std::byte* from, std::byte* to, std::size_t bytes) {
+    if (mapped_ != nullptr) return mapped_->write(from, to, bytes);
+    kernel_.add(from, to, bytes);
+  }
+  /// Errors: as PeerCopy::finish.
+  Status finish() { return kernel_.finish(); }
+
+ private:
+  const Copier* const mapped_;
+  PeerCopy kernel_;
+};
+
 /// True if the kernel's copies are faster than staging for tensors outside arenas. Each moves its
 /// bytes once but looks up every page, on some processors at a fraction of memcpy's speed (see
 /// kernel_pays). Measured between two ranks, as long as the tensors fit into the last-level cache.

@@ -54,17 +54,10 @@ class DirectAllreduce {
 
   Status push_to(std::size_t to, Cursor at, std::size_t bytes) {
     const Place& place = places_.of(to);
-    Push push(with_.reach.pids[to], with_.stop);
-    Status status;
+    Transfer push(Transfer::Direction::kPush, with_, to, place.out_mapped ? &copier_ : nullptr);
     at.take(bytes, [&](const Segment& piece) {
-      std::byte* const target = place.segments[at.segment()].out + at.within();
-      if (place.out_mapped) {
-        copier_.write(piece.out, target, piece.bytes);
-      } else if (status.ok()) {
-        status = push.add(piece.out, target, piece.bytes);
-      }
+      push.add(piece.out, place.segments[at.segment()].out + at.within(), piece.bytes);
     });
-    RONDE_RETURN_IF_ERROR(status);
     return push.finish();
   }
 

@@ -47,19 +47,12 @@ class SharedBroadcast {
   [[nodiscard]] Status pull() const {
     const auto me = static_cast<std::size_t>(with_.steps.rank());
     const Place& from = places_.of(root_);
-    Pull pull(with_.reach.pids[root_], with_.stop);
-    Status status;
+    Transfer pull(Transfer::Direction::kPull, with_, root_, from.in_mapped ? &copier_ : nullptr);
     Cursor own(work_.segments);
     own.take(own_bytes(me), [&](const Segment& piece) {
-      if (piece.out == nullptr || !status.ok()) return;
-      const std::byte* source = from.segments[own.segment()].in + own.within();
-      if (from.in_mapped) {
-        copier_.write(source, piece.out, piece.bytes);
-      } else {
-        status = pull.add(source, piece.out, piece.bytes);
-      }
+      if (piece.out == nullptr) return;
+      pull.add(from.segments[own.segment()].in + own.within(), piece.out, piece.bytes);
     });
-    RONDE_RETURN_IF_ERROR(status);
     return pull.finish();
   }
 
@@ -82,18 +75,11 @@ class SharedBroadcast {
   }
 
   Status push_block(const Place& place, std::size_t to, Cursor& all) const {
-    Push push(with_.reach.pids[to], with_.stop);
-    Status status;
+    Transfer push(Transfer::Direction::kPush, with_, to, place.out_mapped ? &copier_ : nullptr);
     all.take(kBlock, [&](const Segment& piece) {
       std::byte* const target = place.segments[all.segment()].out;
-      if (target == nullptr || !status.ok()) return;
-      if (place.out_mapped) {
-        copier_.write(piece.in, target + all.within(), piece.bytes);
-      } else {
-        status = push.add(piece.in, target + all.within(), piece.bytes);
-      }
+      if (target != nullptr) push.add(piece.in, target + all.within(), piece.bytes);
     });
-    RONDE_RETURN_IF_ERROR(status);
     return push.finish();
   }
 

@@ -55,16 +55,13 @@ Status OwnChunk::stage(std::size_t bytes) {
 }
 
 Status OwnChunk::stage_from(std::size_t rank, std::size_t bytes) {
-  Pull pull(with_.reach.pids[rank], with_.stop);
+  PeerCopy pull(PeerCopy::Direction::kPull, with_.reach.pids[rank], with_.stop);
   Cursor cursor = own_;
   std::byte* to = staged(rank);
-  Status status;
   cursor.take(bytes, [&](const Segment& piece) {
-    const std::byte* from = places_.of(rank).segments[cursor.segment()].in + cursor.within();
-    if (status.ok()) status = pull.add(from, to, piece.bytes);
+    pull.add(places_.of(rank).segments[cursor.segment()].in + cursor.within(), to, piece.bytes);
     to += piece.bytes;
   });
-  RONDE_RETURN_IF_ERROR(status);
   return pull.finish();
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 namespace ronde::shm {
 namespace {
@@ -69,9 +70,12 @@ Status verdict(const Stop& stop, Status otherwise) {
   return otherwise;
 }
 
-Status PeerCopy::add_piece(std::byte* here, std::byte* there, std::size_t bytes) {
+void PeerCopy::add(const std::byte* from, std::byte* to, std::size_t bytes) {
+  auto* here = const_cast<std::byte*>(from);
+  std::byte* there = to;
+  if (direction_ == Direction::kPull) std::swap(here, there);
   while (bytes > 0) {
-    if (pieces_ == kPieces || bytes_ == kMostBytes) RONDE_RETURN_IF_ERROR(finish());
+    if (pieces_ == kPieces || bytes_ == kMostBytes) (void)finish();
     const std::size_t size = std::min(bytes, kMostBytes - bytes_);
     here_[pieces_] = {.iov_base = here, .iov_len = size};
     there_[pieces_++] = {.iov_base = there, .iov_len = size};
@@ -80,25 +84,20 @@ Status PeerCopy::add_piece(std::byte* here, std::byte* there, std::size_t bytes)
     there += size;
     bytes -= size;
   }
-  return {};
 }
 
 Status PeerCopy::finish() {
-  if (pieces_ == 0) return {};
-  if (stop_.aborted()) return stop_.status();
-  const Status status = copy();
+  if (pieces_ > 0 && status_.ok()) status_ = stop_.aborted() ? stop_.status() : copy();
   pieces_ = 0;
   bytes_ = 0;
-  return status;
+  return status_;
 }
 
 Status PeerCopy::copy() {
-  const ssize_t copied = call_(pid_, here_.data(), pieces_, there_.data(), pieces_, 0);
+  const auto call = direction_ == Direction::kPull ? &process_vm_readv : &process_vm_writev;
+  const ssize_t copied = call(pid_, here_.data(), pieces_, there_.data(), pieces_, 0);
   if (copied == static_cast<ssize_t>(bytes_)) return {};
-  return fail(copied < 0 ? errno : EFAULT);
-}
-
-Status PeerCopy::fail(int error) const {
+  const int error = copied < 0 ? errno : EFAULT;
   return verdict(
       stop_, {Code::kRankFailure, fmt::format("shared memory: the memory of process {} is gone: {}",
                                               pid_, std::generic_category().message(error))});

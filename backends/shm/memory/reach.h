@@ -31,24 +31,21 @@ bool is_reachable(std::span<const Segment> segments) noexcept;
 /// death watch has had time to report it, or else `otherwise`. Blocks.
 Status verdict(const Stop& stop, Status otherwise);
 
-/// Copies between this rank's memory and one peer's, gathered into few system calls.
-/// Threads: one at a time.
+/// Copies between this rank's memory and one peer's, gathered into few system calls. Copies nothing
+/// more after an error. Threads: one at a time.
 class PeerCopy {
  public:
-  /// Runs the copies added so far. Blocks. Errors: the abort's status; kRankFailure where the
-  /// peer's memory is gone, once the death watch has had time to report it.
+  /// kPull copies from the peer's memory, kPush to it; write_permission.h says when that may be.
+  enum class Direction : std::uint8_t { kPull, kPush };
+
+  PeerCopy(Direction direction, pid_t pid, const Stop& stop) noexcept
+      : direction_(direction), pid_(pid), stop_(stop) {}
+
+  /// Adds a copy of `bytes`. May run those added so far.
+  void add(const std::byte* from, std::byte* to, std::size_t bytes);
+  /// Runs the copies added so far. Blocks. Errors, of any copy: the abort's status; kRankFailure
+  /// where the peer's memory is gone, once the death watch has had time to report it.
   Status finish();
-
- protected:
-  /// process_vm_readv or process_vm_writev.
-  using Call = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long,
-                           unsigned long);
-
-  PeerCopy(Call call, pid_t pid, const Stop& stop) noexcept : call_(call), pid_(pid), stop_(stop) {}
-
-  /// Adds a copy of `bytes` between this process and the peer. May run those added so far.
-  /// Errors: as finish.
-  Status add_piece(std::byte* here, std::byte* there, std::size_t bytes);
 
  private:
   static constexpr std::size_t kPieces = 64;
@@ -56,37 +53,15 @@ class PeerCopy {
   static constexpr std::size_t kMostBytes = std::size_t{4} << 20;
 
   Status copy();
-  Status fail(int error) const;
 
-  const Call call_;
+  const Direction direction_;
   const pid_t pid_;
   const Stop& stop_;
   std::array<iovec, kPieces> here_;
   std::array<iovec, kPieces> there_;
   std::size_t pieces_ = 0;
   std::size_t bytes_ = 0;
-};
-
-/// Copies from the peer's memory.
-class Pull : public PeerCopy {
- public:
-  Pull(pid_t pid, const Stop& stop) noexcept : PeerCopy(&process_vm_readv, pid, stop) {}
-
-  /// Adds a copy of `bytes` from the peer's address `from`. Errors: as finish.
-  Status add(const std::byte* from, std::byte* to, std::size_t bytes) {
-    return add_piece(to, const_cast<std::byte*>(from), bytes);
-  }
-};
-
-/// Copies to the peer's memory; see write_permission.h for when that may be written.
-class Push : public PeerCopy {
- public:
-  Push(pid_t pid, const Stop& stop) noexcept : PeerCopy(&process_vm_writev, pid, stop) {}
-
-  /// Adds a copy of `bytes` to the peer's address `to`. Errors: as finish.
-  Status add(const std::byte* from, std::byte* to, std::size_t bytes) {
-    return add_piece(const_cast<std::byte*>(from), to, bytes);
-  }
+  Status status_;
 };
 
 }  // namespace ronde::shm

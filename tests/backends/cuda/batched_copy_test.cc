@@ -48,7 +48,7 @@ TEST_CASE(
         std::vector<unsigned char> out(bytes + 32, 0xcd);
         SmallCopyTable table{};
         table.count = 1;
-        table.entries[0] = {in.data() + in_offset, out.data() + out_offset, bytes, 0};
+        table.entries[0] = {{in.data() + in_offset, out.data() + out_offset, bytes}, 0};
         const std::size_t tiles = lay_out(table, kTileBytes);
         for (std::size_t tile = 0; tile < tiles; ++tile) {
           for (unsigned thread = 0; thread < kThreads; ++thread) copy_tile(table, tile, thread);

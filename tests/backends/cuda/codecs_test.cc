@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "backends/cuda/kernels.h"
-#include "ops/compression/codecs/quantise.h"
 #include "ops/compression/compressed_work.h"
 #include "tests/support/cuda_fake/cudart_fake.h"
 #include "tests/support/encoded_values.h"
@@ -51,25 +50,21 @@ struct Sides {
     return made;
   }
 
-  /// Encodes the values on the host's side of the kernels; `entry` says what is added and left.
-  void run_encode(EncodeTraits traits, EncodeEntry entry, std::byte* to) const {
-    entry.values = values.data();
-    entry.frame = reinterpret_cast<std::uint8_t*>(to);
-    entry.count = values.size();
-    entry.offset = kOffset;
-    entry.key = compression::fold_key(kKey);
-    traits.code = code_of(shared, spec);
-    const SmallEncodeTable table{.traits = traits, .count = 1, .entries = {entry}};
-    const std::size_t tiles = tiles_of(entry.count, encoded_tile(traits.code));
-    REQUIRE(launch_encode(table, DType::kFloat32, tiles, nullptr) == cudaSuccess);
+  /// Encodes the values on the host's side of the kernels; `run` says what is added and left.
+  void run_encode(EncodeWork work, EncodeRun run, std::byte* to) const {
+    run.values = values.data();
+    run.frame = to;
+    run.count = values.size();
+    run.offset = kOffset;
+    run.key = compression::fold_key(kKey);
+    work.code = code_of(shared, spec);
+    work.runs = {&run, 1};
+    REQUIRE(launch_encode(work, nullptr) == cudaSuccess);
     cuda_fake::finish(nullptr);
   }
 
   void encode_here(float* residual) {
-    EncodeEntry entry{};
-    entry.residual = entry.lost = residual;
-    run_encode({.code = {}, .factor = 1.0F, .added_frames = 0, .added_stride = 0}, entry,
-               frame.data());
+    run_encode({}, {.residual = residual, .lost = residual}, frame.data());
   }
 
   [[nodiscard]] std::span<const std::byte> encoded() const {
@@ -79,11 +74,9 @@ struct Sides {
   /// Gives whether all elements are finite.
   bool decode_here(std::vector<float>& out) const {
     std::uint32_t flag = 0;
-    SmallDecodeTable table{.traits = {code_of(shared, spec)}, .count = 1, .entries = {}};
-    table.entries[0] = {reinterpret_cast<const std::uint8_t*>(frame.data()), out.data(), &flag,
-                        out.size(), 0};
-    const std::size_t tiles = tiles_of(out.size(), decoded_tile(table.traits.code));
-    REQUIRE(launch_decode(table, DType::kFloat32, tiles, nullptr) == cudaSuccess);
+    const DecodeRun run{frame.data(), out.data(), &flag, out.size()};
+    const DecodeWork work{.code = code_of(shared, spec), .runs = {&run, 1}};
+    REQUIRE(launch_decode(work, nullptr) == cudaSuccess);
     cuda_fake::finish(nullptr);
     return flag == 0;
   }
@@ -93,10 +86,12 @@ struct Sides {
     std::vector<std::byte> two(encoded().begin(), encoded().end());
     two.insert(two.end(), encoded().begin(), encoded().end());
     std::vector<std::byte> made(frame.size(), std::byte{0xcd});
-    EncodeEntry entry{};
-    entry.added = reinterpret_cast<const std::uint8_t*>(two.data());
-    run_encode({.code = {}, .factor = 0.5F, .added_frames = 2, .added_stride = encoded().size()},
-               entry, made.data());
+    run_encode({.code = {},
+                .factor = 0.5,
+                .added_frames = 2,
+                .added_stride = encoded().size(),
+                .runs = {}},
+               {.added = two.data()}, made.data());
     return made;
   }
 
@@ -180,9 +175,8 @@ TEST_CASE("codecs on the device: a copy is made unless its tensor is not finite"
   const std::vector<float> from(9000, 2.0F);
   for (const std::uint32_t flag : {0U, 1U}) {
     std::vector<float> to(from.size(), 1.0F);
-    SmallCommitTable table{.traits = {}, .count = 1, .entries = {}};
-    table.entries[0] = {from.data(), to.data(), &flag, from.size(), 0};
-    REQUIRE(launch_commit(table, tiles_of(from.size(), kTileElements), nullptr) == cudaSuccess);
+    const CommitRun run{from.data(), to.data(), &flag, from.size()};
+    REQUIRE(launch_commit({&run, 1}, nullptr) == cudaSuccess);
     cuda_fake::finish(nullptr);
     CHECK(to == std::vector<float>(from.size(), flag == 0 ? 2.0F : 1.0F));
   }

@@ -1,4 +1,4 @@
-#include "backends/cuda/element.h"
+#include "core/base/element.h"
 
 #include <doctest/doctest.h>
 
@@ -111,11 +111,11 @@ TEST_CASE("element: a cast has the bits of the CPU's kernels, for every pair") {
 }
 
 TEST_CASE("element: what does not fit an integer saturates, and NaN gives 0") {
-  CHECK(to_integer<std::int8_t>(300.0) == 127);
-  CHECK(to_integer<std::int8_t>(-300.0F) == -128);
-  CHECK(to_integer<std::int64_t>(1e30) == std::numeric_limits<std::int64_t>::max());
-  CHECK(to_integer<std::int32_t>(-2.9) == -2);
-  CHECK(to_integer<std::int32_t>(std::nan("")) == 0);
+  CHECK(truncate_to<std::int8_t>(300.0) == 127);
+  CHECK(truncate_to<std::int8_t>(-300.0F) == -128);
+  CHECK(truncate_to<std::int64_t>(1e30) == std::numeric_limits<std::int64_t>::max());
+  CHECK(truncate_to<std::int32_t>(-2.9) == -2);
+  CHECK(truncate_to<std::int32_t>(std::nan("")) == 0);
 }
 
 }  // namespace ronde::test

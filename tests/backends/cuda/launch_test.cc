@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/support/cuda_fake/cudart_fake.h"
+#include "tests/support/cuda_fake/host_block.h"
 
 namespace ronde::test {
 namespace {

@@ -1,7 +1,5 @@
 // How lists come to their places on the device, run thread by thread on the CPU, against what a
 // loop over the list gives.
-#include "backends/cuda/scatter.h"
-
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -31,20 +29,13 @@ struct List {
 };
 
 /// Runs it for several lists in one launch.
-void scatter(const std::vector<cuda::ScatterEntry>& entries, DType type, bool adds) {
-  cuda::SmallScatterTable table{.traits = {adds}, .count = 0, .entries = {}};
-  std::size_t tiles = 0;
-  for (cuda::ScatterEntry entry : entries) {
-    entry.first_tile = tiles;
-    tiles += cuda::tiles_of(entry.count, cuda::kScatterTile);
-    table.entries[table.count++] = entry;
-  }
-  REQUIRE(cuda::launch_scatter(table, type, tiles, nullptr) == cudaSuccess);
+void scatter(const std::vector<ScatterRun>& runs, DType type, bool adds) {
+  REQUIRE(cuda::launch_scatter({.to = type, .adds = adds, .runs = runs}, nullptr) == cudaSuccess);
   cuda_fake::finish(nullptr);
 }
 
-cuda::ScatterEntry entry_of(const List& list, void* out, std::uint32_t* flag = nullptr) {
-  return {list.indices.data(), list.values.data(), out, flag, list.values.size(), 0};
+ScatterRun run_of(const List& list, void* out, std::uint32_t* flag = nullptr) {
+  return {list.indices.data(), list.values.data(), out, flag, list.values.size()};
 }
 
 }  // namespace
@@ -61,7 +52,7 @@ TEST_CASE("scatter on the device: each element comes to its place, rounded as th
         std::copy_n(&cast[i * size], size, &wanted[list.indices[i] * size]);
       }
       std::vector<std::byte> out(3 * count * size, std::byte{0x11});
-      scatter({entry_of(list, out.data())}, type, false);
+      scatter({run_of(list, out.data())}, type, false);
       CHECK(out == wanted);
     }
   }
@@ -73,7 +64,7 @@ TEST_CASE("scatter on the device: sums are added to what is there") {
   for (std::size_t i = 0; i < there.size(); ++i) there[i] = static_cast<float>(i) * 0.1F;
   std::vector<float> wanted = there;
   for (std::size_t i = 0; i < 3000; ++i) wanted[list.indices[i]] += list.values[i];
-  scatter({entry_of(list, there.data())}, DType::kFloat32, true);
+  scatter({run_of(list, there.data())}, DType::kFloat32, true);
   CHECK(there == wanted);
 }
 
@@ -85,14 +76,14 @@ TEST_CASE("scatter on the device: several lists in one launch keep apart, and so
   const List plain(70);
   std::uint32_t flags[3] = {};
   std::vector<std::vector<std::uint16_t>> outs(3, std::vector<std::uint16_t>(6300));
-  scatter({entry_of(odd, outs[0].data(), &flags[0]), entry_of(large, outs[1].data(), &flags[1]),
-           entry_of(plain, outs[2].data(), &flags[2])},
+  scatter({run_of(odd, outs[0].data(), &flags[0]), run_of(large, outs[1].data(), &flags[1]),
+           run_of(plain, outs[2].data(), &flags[2])},
           DType::kFloat16, false);
   CHECK(flags[0] == 1);
   CHECK(flags[1] == 1);
   CHECK(flags[2] == 0);
   std::vector<float> wide(6300);
-  scatter({entry_of(large, wide.data(), &flags[2])}, DType::kFloat32, false);
+  scatter({run_of(large, wide.data(), &flags[2])}, DType::kFloat32, false);
   CHECK(flags[2] == 0);
   CHECK(wide[9] == 1e30F);
 }

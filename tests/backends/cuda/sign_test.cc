@@ -51,19 +51,13 @@ struct Sides {
 
   Bytes here(const Floats& values, Floats& residual) const {
     Bytes frame(codec->encoded_bytes(values.size()) + 1, std::byte{0xcd});
-    cuda::SmallEncodeTable table{
-        .traits = {{FrameFormat::kOnebit, false, block}, 1.0F, 0, 0}, .count = 1, .entries = {}};
-    table.entries[0] = {.values = values.data(),
+    const EncodeRun run{.values = values.data(),
                         .residual = residual.data(),
                         .lost = residual.data(),
-                        .added = nullptr,
-                        .frame = reinterpret_cast<std::uint8_t*>(frame.data()),
-                        .count = values.size(),
-                        .offset = 0,
-                        .first_tile = 0,
-                        .key = 0};
-    const std::size_t tiles = cuda::tiles_of(values.size(), cuda::encoded_tile(table.traits.code));
-    REQUIRE(cuda::launch_encode(table, DType::kFloat32, tiles, nullptr) == cudaSuccess);
+                        .frame = frame.data(),
+                        .count = values.size()};
+    const EncodeWork work{.code = {FrameFormat::kOnebit, false, block}, .runs = {&run, 1}};
+    REQUIRE(cuda::launch_encode(work, nullptr) == cudaSuccess);
     cuda_fake::finish(nullptr);
     return frame;
   }

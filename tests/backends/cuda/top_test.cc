@@ -66,25 +66,18 @@ Chosen here(const Floats& values, float factor, const Floats* residual, std::siz
   chosen.vector.indices.assign(k + 1, kNobodys);
   chosen.vector.values.resize(k + 1);
   std::uint32_t found = kNobodys;
-  cuda::Selection selection;
-  std::memset(&selection, 0xcd, sizeof selection);
-  std::vector<cuda::Counts> chunks(cuda::tiles_of(values.size(), cuda::kChunk));
-  const cuda::TopWork work{.values = narrow.values == nullptr ? values.data() : narrow.values,
-                           .factor = factor,
-                           .residual = given,
-                           .left = chosen.left.data(),
-                           .count = values.size(),
-                           .k = k,
-                           .selection = &selection,
-                           .chunks = chunks.data(),
-                           .indices = chosen.vector.indices.data(),
-                           .chosen = chosen.vector.values.data(),
-                           .found = &found};
-  cuda::SmallTopTable table;
-  table.count = 1;
-  table.entries[0] = {work, 0};
-  const std::size_t blocks = cuda::tiles_of(values.size(), cuda::kTopTile);
-  REQUIRE(cuda::launch_select(table, narrow.type, blocks, nullptr) == cudaSuccess);
+  std::vector<std::byte> scratch(cuda::select_scratch(values.size()), std::byte{0xcd});
+  const SelectRun run{.values = narrow.values == nullptr ? values.data() : narrow.values,
+                      .residual = given,
+                      .left = chosen.left.data(),
+                      .indices = chosen.vector.indices.data(),
+                      .chosen = chosen.vector.values.data(),
+                      .found = &found,
+                      .scratch = scratch.data(),
+                      .factor = factor,
+                      .count = values.size(),
+                      .most = k};
+  REQUIRE(cuda::launch_select({.from = narrow.type, .runs = {&run, 1}}, nullptr) == cudaSuccess);
   cuda_fake::finish(nullptr);
   REQUIRE(found <= k);
   CHECK(chosen.vector.indices[found] == kNobodys);

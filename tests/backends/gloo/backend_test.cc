@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "backends/gloo/factory.h"
+#include "ops/communicator/algorithm.h"
 #include "tests/support/local_exchange.h"
 #include "tests/support/plain_kernels.h"
 #include "tests/support/run_ranks.h"
@@ -113,7 +114,9 @@ TEST_CASE("gloo: allreduce scales and sums over one and several segments") {
   for (const int size : {1, 2, 3, 4}) {
     const test::LocalJob job(size);
     test::run_ranks(size, [&](int rank) {
-      const auto group = open_group(job, rank);
+      AlgorithmCommunicator group(
+          open_group(job, rank),
+          {.kernels = test::plain_kernels(), .algorithm = "native", .rank = rank, .size = size});
       for (const std::size_t count : {1U, 7U, 40'000U}) {
         const auto in = ramp(count, rank);
         std::vector<float> out(count), second(count);
@@ -122,7 +125,7 @@ TEST_CASE("gloo: allreduce scales and sums over one and several segments") {
         work.kind = Collective::kAllreduce;
         work.reduction.scaling = {.pre = 2.0, .post = 0.5};
         work.segments = segments;
-        REQUIRE(group->run(work, kNoStream, job.abort()).ok());
+        REQUIRE(group.run(work, kNoStream, job.abort()).ok());
         const auto sum_at = [&](std::size_t i) {
           const int ranks_sum = size * (size - 1) / 2;
           return static_cast<float>(size) * static_cast<float>(i + 1) +
@@ -133,7 +136,7 @@ TEST_CASE("gloo: allreduce scales and sums over one and several segments") {
         work.reduction.scaling = {};
         work.segments = std::span(segments).first(1);
         out.assign(count, 0.0F);
-        REQUIRE(group->run(work, kNoStream, job.abort()).ok());
+        REQUIRE(group.run(work, kNoStream, job.abort()).ok());
         CHECK(out == second);
       }
     });

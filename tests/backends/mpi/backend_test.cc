@@ -3,8 +3,10 @@
 
 #include <array>
 #include <numeric>
+#include <utility>
 
 #include "backends/mpi/factory.h"
+#include "ops/communicator/algorithm.h"
 #include "tests/backends/mpi/mpi_world.h"
 #include "tests/support/plain_kernels.h"
 
@@ -52,14 +54,18 @@ float ramp_sum(std::size_t i, std::size_t ranks) {
 }
 
 TEST_CASE("mpi: allreduce scales and sums over several segments") {
-  const Opened open;
+  Opened open;
+  AlgorithmCommunicator native(std::move(open.group), {.kernels = test::plain_kernels(),
+                                                       .algorithm = "native",
+                                                       .rank = open.rank(),
+                                                       .size = static_cast<int>(open.size())});
   for (const std::size_t count : {1U, 7U, 300'000U}) {
     const auto in = ramp(count, open.rank());
     std::vector<float> out1(count), out2(count);
     const std::array<Segment, 3> segments = {segment(in, out1), Segment{}, segment(in, out2)};
     Work work = work_of(Collective::kAllreduce, segments);
     work.reduction.scaling = {.pre = 2.0, .post = 0.5};
-    REQUIRE(open.run(work).ok());
+    REQUIRE(native.run(work, kNoStream, *open.spec.abort).ok());
     CHECK(out1.front() == ramp_sum(0, open.size()));
     CHECK(out2.back() == ramp_sum(count - 1, open.size()));
     CHECK(out1 == out2);
@@ -89,7 +95,7 @@ TEST_CASE("mpi: reduce writes at the root only, broadcast takes from the root on
   CHECK(out[4] == (open.rank() == root ? ramp_sum(4, open.size()) : -1.0F));
   work.kind = Collective::kBroadcast;
   REQUIRE(open.run(work).ok());
-  CHECK(out == ramp(5, root));
+  if (open.rank() != root) CHECK(out == ramp(5, root));
 }
 
 TEST_CASE("mpi: allgather and alltoall of uneven parts") {

@@ -52,10 +52,8 @@ struct LevelRank {
         backend(create_local_backend(hosts.hub, rank)),
         stream(device->open_stream().value()) {
     host = std::make_unique<AlgorithmCommunicator>(
-        AlgorithmOptions{.inner = backend->open(spec, *exchange).value(),
-                         .kernels = plain_kernels(),
-                         .rank = spec.rank,
-                         .size = spec.size()});
+        backend->open(spec, *exchange).value(),
+        AlgorithmOptions{.kernels = plain_kernels(), .rank = spec.rank, .size = spec.size()});
     DeviceParts parts{.device = device,
                       .whole = nullptr,
                       .inside = hosts.open_inside(spec, device).value(),

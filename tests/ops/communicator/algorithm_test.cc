@@ -37,10 +37,29 @@ class AddsOne final : public Communicator {
   const std::unique_ptr<Communicator> wires_;
 };
 
-AlgorithmOptions options_over(std::unique_ptr<Communicator> inner, const GroupSpec& group,
-                              std::string algorithm = {}) {
-  return {.inner = std::move(inner),
-          .kernels = plain_kernels(),
+/// Does allreduces of float32 by adding 1 to what it is given, which is plain.
+class PlainAddsOne final : public Communicator {
+ public:
+  PlainAddsOne()
+      : Communicator({.name = "plain",
+                      .supports = SupportTable::of([](Collective kind, DType, ReduceOp) {
+                        return kind == Collective::kAllreduce;
+                      }),
+                      .plain = true}) {}
+  Status run(const Work& work, DeviceStream, const AbortToken&) override {
+    REQUIRE(work.segments.size() == 1);
+    CHECK(work.reduction.scaling.pre == 1.0);
+    CHECK(work.reduction.scaling.post == 1.0);
+    const auto& [in, out, bytes] = work.segments[0];
+    for (std::size_t i = 0; i < bytes / sizeof(float); ++i) {
+      reinterpret_cast<float*>(out)[i] = reinterpret_cast<const float*>(in)[i] + 1;
+    }
+    return {};
+  }
+};
+
+AlgorithmOptions options_with(const GroupSpec& group, std::string algorithm = {}) {
+  return {.kernels = plain_kernels(),
           .algorithm = std::move(algorithm),
           .rank = group.rank,
           .size = group.size()};
@@ -80,7 +99,7 @@ TEST_CASE("algorithm communicator: native collectives where they are best or ask
   LocalFixture().run(3, [](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
     const auto value = [&](bool native_first, const char* algorithm) {
       auto inner = std::make_unique<AddsOne>(native_first, backend.open(group, exchange).value());
-      AlgorithmCommunicator whole(options_over(std::move(inner), group, algorithm));
+      AlgorithmCommunicator whole(std::move(inner), options_with(group, algorithm));
       CHECK(whole.traits().name == "one");
       const float sum = reduced(whole, group);
       CHECK(whole.route(barrier())->path == Path::kAlgorithm);  // which it does not do itself
@@ -96,7 +115,7 @@ TEST_CASE("algorithm communicator: native collectives where they are best or ask
 
 TEST_CASE("algorithm communicator: the table and the user choose among algorithms") {
   LocalFixture().run(3, [](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
-    AlgorithmCommunicator by_table(options_over(backend.open(group, exchange).value(), group));
+    AlgorithmCommunicator by_table(backend.open(group, exchange).value(), options_with(group));
     Work work;
     work.kind = Collective::kAllreduce;
     work.bytes = 16;
@@ -105,9 +124,9 @@ TEST_CASE("algorithm communicator: the table and the user choose among algorithm
     CHECK(by_table.route(work)->algorithm->name == "ring");
     CHECK(reduced(by_table, group) == 3.0F);
     CHECK(exchange.allgather("done").ok());
-    AlgorithmOptions direct = options_over(backend.open(group, exchange).value(), group, "ring");
+    AlgorithmOptions direct = options_with(group, "ring");
     direct.deterministic = true;
-    AlgorithmCommunicator deterministic(std::move(direct));
+    AlgorithmCommunicator deterministic(backend.open(group, exchange).value(), std::move(direct));
     CHECK(deterministic.route(work)->algorithm->name == "direct");
     CHECK(reduced(deterministic, group) == 3.0F);
     CHECK(exchange.allgather("done").ok());
@@ -116,7 +135,7 @@ TEST_CASE("algorithm communicator: the table and the user choose among algorithm
 
 TEST_CASE("algorithm communicator: one rank copies, even where a communicator was opened for it") {
   LocalFixture().run(1, [](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
-    AlgorithmCommunicator whole(options_over(backend.open(group, exchange).value(), group));
+    AlgorithmCommunicator whole(backend.open(group, exchange).value(), options_with(group));
     CHECK(whole.route(barrier())->path == Path::kLocal);
     CHECK(whole.transport() == nullptr);
     CHECK(reduced(whole, group) == 1.0F);
@@ -125,7 +144,7 @@ TEST_CASE("algorithm communicator: one rank copies, even where a communicator wa
 
 TEST_CASE("algorithm communicator: over the wires of some ranks it serves these") {
   LocalFixture().run(4, [](int rank, Backend& backend, const GroupSpec& group, Exchange& exchange) {
-    AlgorithmCommunicator whole(options_over(backend.open(group, exchange).value(), group));
+    AlgorithmCommunicator whole(backend.open(group, exchange).value(), options_with(group));
     const std::vector<int> pair = rank < 2 ? std::vector{0, 1} : std::vector{2, 3};
     SubTransport wires(*whole.transport(), pair, rank % 2);
     const auto half = whole.among(wires);
@@ -138,7 +157,7 @@ TEST_CASE("algorithm communicator: over the wires of some ranks it serves these"
 TEST_CASE("algorithm communicator: what can be done neither way is unsupported, by name") {
   GroupSpec group;
   group.ranks = {0, 1};
-  AlgorithmCommunicator whole(options_over(std::make_unique<AddsOne>(false), group));
+  AlgorithmCommunicator whole(std::make_unique<AddsOne>(false), options_with(group));
   const Status status = whole.run(barrier(), kNoStream, AbortToken());
   CHECK(status.code() == Code::kUnsupported);
   CHECK(status.message() == "barrier of float32 is not supported by one");
@@ -149,7 +168,7 @@ TEST_CASE("algorithm communicator: native collectives of a few bytes report no p
   group.ranks = {0, 1};
   auto inner = std::make_unique<AddsOne>(true);
   AddsOne& one = *inner;
-  AlgorithmCommunicator whole(options_over(std::move(inner), group));
+  AlgorithmCommunicator whole(std::move(inner), options_with(group));
   float value = 0;
   const Segment segment{nullptr, reinterpret_cast<std::byte*>(&value), sizeof value};
   Work work;
@@ -164,9 +183,30 @@ TEST_CASE("algorithm communicator: native collectives of a few bytes report no p
   CHECK(one.observed);
 }
 
+TEST_CASE("algorithm communicator: plain collectives get one segment, without factors") {
+  GroupSpec group;
+  group.ranks = {0, 1};
+  AlgorithmCommunicator whole(std::make_unique<PlainAddsOne>(), options_with(group));
+  const std::vector<float> in{1, 2, 3};
+  std::vector<float> out(3), joined(3);
+  std::vector<Segment> segments{segment_of(in, out), segment_of(in, joined)};
+  segments[1].in = nullptr;
+  Work work;
+  work.kind = Collective::kAllreduce;
+  work.reduction.scaling = {2.0, 0.5};
+  work.segments = segments;
+  CHECK(whole.run(work, kNoStream, AbortToken()).ok());
+  CHECK(out == std::vector<float>{1.5F, 2.5F, 3.5F});
+  CHECK(joined == std::vector<float>{0.5F, 0.5F, 0.5F});
+  work.segments = std::span(segments).first(1);
+  CHECK(whole.run(work, kNoStream, AbortToken()).ok());
+  CHECK(out == std::vector<float>{1.5F, 2.5F, 3.5F});
+  CHECK(in == std::vector<float>{1, 2, 3});
+}
+
 TEST_CASE("algorithm communicator: packing, the algorithm and unpacking are phases") {
   LocalFixture().run(2, [](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
-    AlgorithmCommunicator whole(options_over(backend.open(group, exchange).value(), group));
+    AlgorithmCommunicator whole(backend.open(group, exchange).value(), options_with(group));
     PhaseLines lines(4);
     Work work = barrier();
     work.phases = &lines;

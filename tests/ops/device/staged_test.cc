@@ -15,10 +15,8 @@ namespace {
 struct Staged {
   Staged(Backend& backend, const GroupSpec& spec, Exchange& exchange)
       : group(spec),
-        host(AlgorithmOptions{.inner = backend.open(spec, exchange).value(),
-                              .kernels = plain_kernels(),
-                              .rank = spec.rank,
-                              .size = spec.size()}),
+        host(backend.open(spec, exchange).value(),
+             {.kernels = plain_kernels(), .rank = spec.rank, .size = spec.size()}),
         communicator(create_staged(device, host, spec.rank, spec.size()).value()),
         stream(device->open_stream().value()) {}
 

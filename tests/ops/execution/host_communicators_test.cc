@@ -10,7 +10,7 @@
 namespace ronde::test {
 namespace {
 
-HostOptions options_of(const GroupSpec& group) {
+AlgorithmOptions options_of(const GroupSpec& group) {
   return {.kernels = plain_kernels(), .rank = group.rank, .size = group.size()};
 }
 
@@ -56,13 +56,9 @@ TEST_CASE("host communicators: over one backend, compression uses its wires") {
 TEST_CASE("host communicators: in two levels, compression is between hosts alone") {
   run_on_hosts({0, 0, 1}, {},
                [](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
-                 auto made = static_cast<HierarchicalBackend&>(backend).options(group, exchange);
+                 auto made = static_cast<HierarchicalBackend&>(backend).parts(group, exchange);
                  REQUIRE(made.ok());
-                 HostParts parts;
-                 parts.whole = std::move(made->outer);
-                 parts.inside = std::move(made->inner.inner);
-                 parts.layout = made->layout;
-                 HostCommunicators host(std::move(parts), options_of(group));
+                 HostCommunicators host(std::move(*made), options_of(group));
                  CHECK(host.levels());
                  CHECK_FALSE(host.in_memory());
                  CHECK(host.dense().traits().name == "local, local inside hosts");

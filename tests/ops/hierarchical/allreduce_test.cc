@@ -107,8 +107,7 @@ class CompressedSteps {
 
   void run(Backend& backend, const GroupSpec& group, Exchange& exchange) {
     auto& hierarchical = static_cast<HierarchicalBackend&>(backend);
-    const auto hierarchy =
-        std::make_shared<Hierarchy>(hierarchical.options(group, exchange).value());
+    const auto hierarchy = hierarchical.hierarchy(group, exchange).value();
     auto codec = std::make_unique<TransportCompressed>("lane", hierarchy->peers(), plain_kernels());
     TransportCompressed& between = *codec;
     HierarchicalCommunicator levels(hierarchy, std::move(codec));

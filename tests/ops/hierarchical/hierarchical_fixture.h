@@ -16,7 +16,7 @@ namespace ronde::test {
 /// A test's changes of the communicators that it opens.
 struct HierarchyTweaks {
   bool deterministic = false;
-  std::size_t slice_bytes = HierarchyOptions{}.slice_bytes;
+  std::size_t slice_bytes = kHostSliceBytes;
   /// Wraps what lies between hosts.
   std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator>)> wrap;
 };
@@ -34,34 +34,35 @@ class HierarchicalBackend final : public Backend {
   std::string_view name() const noexcept override { return "hierarchical"; }
   Status viable(const GroupSpec&) override { return {}; }
 
-  /// The options of a hierarchy of the group.
-  Result<HierarchyOptions> options(const GroupSpec& group, Exchange& exchange) {
-    HierarchyOptions options;
-    options.layout = host_layout(group);
-    options.kernels = create_kernels();
-    options.deterministic = tweaks_.deterministic;
-    options.slice_bytes = tweaks_.slice_bytes;
-    RONDE_ASSIGN_OR_RETURN(options.outer, local_->open(group, exchange));
-    if (tweaks_.wrap) options.outer = tweaks_.wrap(std::move(options.outer));
+  /// The parts of a hierarchy of the group.
+  Result<HostParts> parts(const GroupSpec& group, Exchange& exchange) {
+    HostParts parts;
+    parts.layout = host_layout(group);
+    RONDE_ASSIGN_OR_RETURN(parts.whole, local_->open(group, exchange));
+    if (tweaks_.wrap) parts.whole = tweaks_.wrap(std::move(parts.whole));
     GroupSpec host = group;
-    host.key = group.key + 1 + options.layout.host;
-    host.ranks = options.layout.hosts[options.layout.host];  // group ranks are job ranks here
-    host.rank = options.layout.local;
-    LocalExchange inside(rounds_[options.layout.host], host.rank);
-    RONDE_ASSIGN_OR_RETURN(options.inner.inner, local_->open(host, inside));
-    options.inner.kernels = options.kernels;
-    options.inner.deterministic = tweaks_.deterministic;
-    options.inner.rank = host.rank;
-    options.inner.size = host.size();
-    return options;
+    host.key = group.key + 1 + parts.layout.host;
+    host.ranks = parts.layout.hosts[parts.layout.host];  // group ranks are job ranks here
+    host.rank = parts.layout.local;
+    LocalExchange inside(rounds_[parts.layout.host], host.rank);
+    RONDE_ASSIGN_OR_RETURN(parts.inside, local_->open(host, inside));
+    return parts;
+  }
+
+  Result<std::shared_ptr<Hierarchy>> hierarchy(const GroupSpec& group, Exchange& exchange) {
+    RONDE_ASSIGN_OR_RETURN(HostParts made, parts(group, exchange));
+    const AlgorithmOptions options{.kernels = create_kernels(),
+                                   .deterministic = tweaks_.deterministic,
+                                   .rank = group.rank,
+                                   .size = group.size()};
+    return std::make_shared<Hierarchy>(std::move(made), options, tweaks_.slice_bytes);
   }
 
   Result<std::unique_ptr<Communicator>> open(const GroupSpec& group, Exchange& exchange) override {
-    RONDE_ASSIGN_OR_RETURN(HierarchyOptions made, options(group, exchange));
-    const auto hierarchy = std::make_shared<Hierarchy>(std::move(made));
-    std::unique_ptr<Communicator> between = hierarchy->dense_between();
+    RONDE_ASSIGN_OR_RETURN(const auto levels, hierarchy(group, exchange));
+    std::unique_ptr<Communicator> between = levels->dense_between();
     return Result<std::unique_ptr<Communicator>>(
-        std::make_unique<HierarchicalCommunicator>(hierarchy, std::move(between)));
+        std::make_unique<HierarchicalCommunicator>(levels, std::move(between)));
   }
 
  private:
@@ -107,12 +108,11 @@ class HierarchicalFixture : public ConformanceFixture {
 
 /// The parts of two levels, on their way to an executor that composes them.
 struct LevelParts final : Communicator {
-  explicit LevelParts(HierarchyOptions made)
-      : Communicator({.name = "parts"}), options(std::move(made)) {}
+  explicit LevelParts(HostParts made) : Communicator({.name = "parts"}), parts(std::move(made)) {}
   Status run(const Work&, DeviceStream, const AbortToken&) override {
     return {Code::kUnsupported, "nothing is composed yet"};
   }
-  HierarchyOptions options;
+  HostParts parts;
 };
 
 /// Ranks whose executors compose the levels themselves, so that they can compress between hosts.
@@ -127,10 +127,8 @@ class LevelPartsFixture : public HierarchicalFixture {
   }
   std::unique_ptr<Executor> make_executor(ExecutorOptions options, const GroupSpec& group,
                                           Exchange& exchange) const override {
-    HierarchyOptions made = std::move(static_cast<LevelParts&>(*options.host.whole).options);
-    options.host.inside = std::move(made.inner.inner);
-    options.host.layout = std::move(made.layout);
-    options.host.whole = std::move(made.outer);
+    HostParts made = std::move(static_cast<LevelParts&>(*options.host.whole).parts);
+    options.host = std::move(made);
     return HierarchicalFixture::make_executor(std::move(options), group, exchange);
   }
 
@@ -142,7 +140,7 @@ class LevelPartsFixture : public HierarchicalFixture {
     Status viable(const GroupSpec&) override { return {}; }
     Result<std::unique_ptr<Communicator>> open(const GroupSpec& group,
                                                Exchange& exchange) override {
-      RONDE_ASSIGN_OR_RETURN(HierarchyOptions made, levels_.options(group, exchange));
+      RONDE_ASSIGN_OR_RETURN(HostParts made, levels_.parts(group, exchange));
       return std::unique_ptr<Communicator>(std::make_unique<LevelParts>(std::move(made)));
     }
 

@@ -9,14 +9,14 @@ namespace ronde {
 namespace {
 
 /// Notes the steps; one of them may fail.
-struct Noted final : SliceSteps {
+struct Noted {
   Status note(char step, std::size_t slice) {
     steps.push_back(step + std::to_string(slice));
     return steps.back() == fails ? Status(Code::kRankFailure, "gone") : Status();
   }
-  Status reduce_inside(std::size_t slice) override { return note('r', slice); }
-  Status reduce_between(std::size_t slice) override { return note('b', slice); }
-  Status gather_inside(std::size_t slice) override { return note('g', slice); }
+  Status reduce_inside(std::size_t slice) { return note('r', slice); }
+  Status reduce_between(std::size_t slice) { return note('b', slice); }
+  Status gather_inside(std::size_t slice) { return note('g', slice); }
   std::string fails;
   std::vector<std::string> steps;
 };

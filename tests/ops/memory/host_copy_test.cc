@@ -1,10 +1,9 @@
-#include "ops/memory/host_copy.h"
-
 #include <doctest/doctest.h>
 
 #include <array>
 #include <vector>
 
+#include "ops/memory/memory.h"
 #include "tests/support/host_device.h"
 
 namespace ronde::test {

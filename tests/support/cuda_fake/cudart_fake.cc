@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cuda/launch.h"
 #include "core/base/mutex.h"
+#include "tests/support/cuda_fake/host_block.h"
 #include "tests/support/cuda_fake/streams.h"
 
 namespace ronde::test::cuda_fake {

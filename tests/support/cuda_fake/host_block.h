@@ -1,11 +1,15 @@
-// block.h for the host compiler: tests run kernels' bodies on the CPU, thread after thread.
+// What backends/cuda/block.h and launch.h have for nvcc, for the host compiler: kernels' bodies run
+// on the CPU, thread after thread. Each source of kernels is compiled with it.
 #pragma once
+
+#include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 
 #include "backends/cuda/block.h"
@@ -91,5 +95,19 @@ using host::Block;
 using host::count_bits;
 using host::Group;
 using host::PerThread;
+
+/// Queues `kernel` on a stream, or makes cudaGetLastError() say why not.
+void enqueue_on_host(const Grid& grid, cudaStream_t stream, std::function<void()> kernel);
+
+template <typename Kernel, typename Table, typename... Args>
+void enqueue(const Grid& grid, cudaStream_t stream, const Table& table, Args... args) {
+  const auto copy = std::make_shared<const Table>(table);
+  enqueue_on_host(grid, stream, [grid, copy, args...] {
+    for (std::size_t index = 0; index < grid.blocks; ++index) {
+      Block block(index, grid.shared_bytes);
+      Kernel::run(block, *copy, args...);
+    }
+  });
+}
 
 }  // namespace ronde::cuda
