@@ -18,7 +18,7 @@ from ronde._calls import reduce_ops
 from ronde._collectives import calls as kinds
 from ronde._errors import InvalidArgumentError, MismatchError, UnsupportedError
 from ronde.torch._collectives.adapter import plain_view
-from ronde.torch.distributed import _membership, _shrink, _sparse
+from ronde.torch.distributed import _converted, _membership, _shrink, _sparse
 from ronde.torch.distributed._messages import MessageGroup
 from ronde.torch.distributed._tensors import (
     Tensor,
@@ -365,6 +365,7 @@ def _is_sum(op: int) -> bool:
 def create_group(options: Any, backend_options: Any) -> RondeProcessGroup:
     """Makes the process group that torch.distributed asks for; collective over its ranks."""
     _check_no_options(backend_options)
+    _converted.install(RondeProcessGroup)
     ranks = list(options.global_ranks_in_group)
     if not ranks:  # the default group
         rank, ranks = options.group_rank, list(range(options.group_size))
