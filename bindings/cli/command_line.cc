@@ -267,6 +267,9 @@ Status check_output_file(std::string_view option, const std::string& path) {
   if (fs::is_regular_file(found)) return check_existing(option, path);
   if (fs::exists(found)) return {};
   const fs::path folder = fs::path(absolute_path(path)).parent_path();
+  if (folder.empty()) {
+    return refused(option, path, "the current folder cannot be used; it may have been deleted");
+  }
   if (!fs::is_directory(folder, ignored)) {
     return refused(option, path,
                    fmt::format("there is no folder {}; make it first", folder.string()));
