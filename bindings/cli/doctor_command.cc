@@ -163,7 +163,8 @@ Result<SelectionQuestion> parse_question(const std::string& text) {
   try {
     std::string number = size;
     CLI::AsSizeValue in_bytes(false);
-    if (number.empty() || !in_bytes(number).empty() || !CLI::detail::lexical_cast(number, bytes)) {
+    if (number.empty() || number.front() == '-' || !in_bytes(number).empty() ||
+        !CLI::detail::lexical_cast(number, bytes)) {
       throw CLI::ValidationError(size);
     }
   } catch (const CLI::Error&) {

@@ -132,7 +132,7 @@ class RONDE_API Orphan {
 
 /// How State::checkpoint() writes.
 struct CheckpointOptions {
-  int every = 1;             ///< Each so many steps.
+  int every = 1;             ///< Each so many commits.
   int keep = 2;              ///< So many of the newest stay.
   bool needs_whole = false;  ///< run() throws JobFailed if there are files, but none is whole.
 };
@@ -168,7 +168,8 @@ class RONDE_API State {
   /// rank, at the start of an epoch.
   void on_orphan(std::function<void(const Orphan&)> callback);
   /// From now on rank 0 writes commits to files, in the background. run() begins with the newest
-  /// whole one of any rank. path: their names without the last parts. Own parts are not in them.
+  /// whole one of any rank. path: their names without the last parts, the number of commits. Own
+  /// parts are not in them.
   /// Call it before run(). Throws InvalidArgument for other options.
   void checkpoint(const std::string& path, const CheckpointOptions& options = {});
   /// Calls `callback` after each change of ranks, before sync(): on ranks that were there before,

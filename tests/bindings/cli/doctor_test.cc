@@ -37,9 +37,11 @@ TEST_CASE("doctor: --choose names the algorithm and the communicators for one op
   CHECK(contains(run_ronde({"doctor", "--choose", "allreduce,16M"}).out, "transport: ring"));
   CHECK(contains(run_ronde({"doctor", "--choose", "alltoall,64K", "--ranks", "16"}).out,
                  "alltoall of 65536 bytes among 16 ranks over a transport: bruck"));
-  const Finished refused = run_ronde({"doctor", "--choose", "allreduce,much"});
-  CHECK(contains(refused.err, "size 'much'"));
-  CHECK(contains(refused.err, "Run ronde doctor --help for what is allowed."));
+  for (const std::string size : {"much", "-5", "", "99999999999999999999"}) {
+    const Finished refused = run_ronde({"doctor", "--choose", "allreduce," + size});
+    CHECK(contains(refused.err, "size '" + size + "'"));
+    CHECK(contains(refused.err, "Run ronde doctor --help for what is allowed."));
+  }
 }
 
 TEST_CASE("doctor: it tells whether profilers are told by NVTX") {

@@ -32,10 +32,11 @@ class SecretFile:
         self._descriptor = -1
 
     def keep(self, secret: str) -> str:
-        """The path at which this process alone finds the secret."""
+        """The path at which this process, and others of its user, find the secret."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = os.memfd_create("ronde-secret")
         os.fchmod(self._descriptor, 0o600)
         os.write(self._descriptor, secret.encode())
-        return f"/proc/self/fd/{self._descriptor}"
+        # This procfs may be that of another namespace, where the process has another number.
+        return f"/proc/{os.readlink('/proc/self')}/fd/{self._descriptor}"

@@ -18,7 +18,7 @@ from ronde._job.process_sets import ProcessSet
 from ronde._membership import epochs
 from ronde._tensorflow import names as _names
 from ronde._tensorflow import ops
-from ronde._tensorflow.types import carried
+from ronde._tensorflow.types import carried, in_reals
 
 
 def name_of_call(name: str | None, what: str, members: int, tensors: Sequence[Any] = ()) -> str:
@@ -54,6 +54,24 @@ def reduce_named(
     """allreduce() of dense tensors as operations of these names, see ops."""
     members = set_id(process_set)
     checked_one(compression)
+
+    def reduce(reals: list[Any]) -> list[Any]:
+        return _reduce(reals, names, compression, op, scale, members, priorities, program, weight)
+
+    return in_reals(tensors, reduce)
+
+
+def _reduce(
+    tensors: Sequence[Any],
+    names: Sequence[str],
+    compression: Any,
+    op: int,
+    scale: tuple[float, float],
+    members: int,
+    priorities: Sequence[int],
+    program: str,
+    weight: Any,
+) -> list[Any]:
     wires = {wire_for(compression, bool(t.dtype.is_floating), t.dtype) for t in tensors}
     wire = wires.pop() if len(wires) == 1 else ""
     return compressed(
@@ -69,7 +87,7 @@ def gather_named(tensors: Sequence[Any], name: str | None, process_set: ProcessS
     """allgather() of several tensors as one operation."""
     members = set_id(process_set)
     names = [name_of_call(name, "allgather", members, tensors)]
-    return carried(tensors, lambda sent: ops.allgather(sent, names, members))
+    return carried(tensors, lambda sent: ops.allgather(sent, names, members), of_scalar=[1])
 
 
 def reduce_slices(

@@ -9,12 +9,13 @@ import tensorflow as tf
 
 from ronde import _core
 from ronde._calls.argument_checks import shown
+from ronde._calls.reduce_ops import Average, Sum
 from ronde._errors import ArgumentTypeError, InvalidArgumentError
 
 # The core's; the kernels have none for its 8-bit floating types.
 TYPES = tuple(getattr(tf, name) for name in _core.dtypes() if not name.startswith("float8"))
-# Types sent as others with the same bits, in collectives that compute nothing.
-CARRIED = {tf.complex64: tf.int64}
+# Sent as pairs of real numbers, with a last dimension of 2.
+COMPLEX = (tf.complex64, tf.complex128)
 
 
 def _dense(value: Any) -> Any:
@@ -56,7 +57,7 @@ def _tensors(values: Sequence[Any]) -> list[Any]:
     found = [_dense(value) for value in values]
     if not found:
         raise InvalidArgumentError("no tensors given")
-    _check(found, (*TYPES, *CARRIED), "is not supported")
+    _check(found, (*TYPES, *COMPLEX), "is not supported")
     return found
 
 
@@ -67,18 +68,47 @@ def _check(tensors: Sequence[Any], allowed: Sequence[Any], problem: str) -> None
             raise InvalidArgumentError(f"{tensor.dtype.name} {problem}; allowed: {names}")
 
 
-def numbers(values: Sequence[Any]) -> list[Any]:
-    """As _tensors, for types that can be reduced."""
+def numbers(values: Sequence[Any], op: int) -> list[Any]:
+    """As _tensors, for types that can be reduced by `op`."""
     found = _tensors(values)
-    _check(found, TYPES, "cannot be reduced")
+    if op not in (Sum, Average):
+        _check(found, TYPES, "can be summed and averaged only; other operations are for real types")
     return found
 
 
-def carried(values: Sequence[Any], move: Callable[[list[Any]], list[Any]]) -> list[Any]:
-    """Calls `move` on the tensors, cast to types that collectives have, and casts back."""
-    tensors = _tensors(values)
-    sent = [tf.bitcast(t, CARRIED[t.dtype]) if t.dtype in CARRIED else t for t in tensors]
+def with_rows(what: str, values: Sequence[Any]) -> Sequence[Any]:
+    """The values. Raises InvalidArgumentError for a complex number: its pair would be two rows."""
+    for value in values:
+        if getattr(value, "dtype", None) in COMPLEX and value.shape.rank == 0:
+            raise InvalidArgumentError(
+                f"{what}: shape [] has no first dimension to divide; at least one is needed"
+            )
+    return values
+
+
+def in_reals(
+    tensors: Sequence[Any], run: Callable[[list[Any]], Sequence[Any]], of_scalar: Sequence[int] = ()
+) -> list[Any]:
+    """Calls `run` with complex tensors as pairs of real numbers, and makes its results complex.
+
+    of_scalar: the shape in which a single complex number is sent, but for its pair.
+    """
+
+    def real(tensor: Any) -> Any:
+        if tensor.dtype not in COMPLEX:
+            return tensor
+        if tensor.shape.rank == 0:
+            tensor = tf.reshape(tensor, of_scalar)
+        return tf.stack([tf.math.real(tensor), tf.math.imag(tensor)], axis=-1)
+
     return [
-        tf.bitcast(moved, t.dtype) if t.dtype in CARRIED else moved
-        for moved, t in zip(move(sent), tensors)
+        tf.complex(result[..., 0], result[..., 1]) if tensor.dtype in COMPLEX else result
+        for result, tensor in zip(run([real(tensor) for tensor in tensors]), tensors)
     ]
+
+
+def carried(
+    values: Sequence[Any], move: Callable[[list[Any]], list[Any]], of_scalar: Sequence[int] = ()
+) -> list[Any]:
+    """Calls `move` on the values as tensors of types that collectives have: see in_reals()."""
+    return in_reals(_tensors(values), move, of_scalar)

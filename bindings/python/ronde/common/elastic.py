@@ -130,8 +130,9 @@ class State:
     ) -> None:
         """From now on writes each `every`-th commit to a file, and starts from the newest one.
 
-        path: the files' name without their last part, which is the step. They are written by rank
-        0 in the background, completely or not at all, and carry a checksum; the newest `keep` stay.
+        path: the files' name without their last part, the number of the training's commits. They
+        are written by rank 0 in the background, completely or not at all, and carry a checksum; the
+        newest `keep` stay.
         format: "ronde" (one file), or for a TorchState "dcp", its default: a folder that
         torch.distributed.checkpoint.load() reads as well. Call it before training: then a job
         starts from the newest file that is whole, with any number of ranks. Others are set aside as

@@ -9,8 +9,7 @@ import keras
 
 from ronde._errors import UnsupportedError
 from ronde._job.runtime import is_initialized
-from ronde.keras import _backend, _optimizer, _watched_steps
-from ronde.keras._undistributed import warn_if_undistributed
+from ronde.keras import _backend, _optimizer, _undistributed, _watched_steps
 
 
 @functools.cache
@@ -43,7 +42,8 @@ def _install_watch() -> None:
         if sending is not None:
             _watched_steps.watch(model, sending)
         elif is_initialized():
-            warn_if_undistributed(model)
+            _undistributed.warn_if_undistributed(model)
+            _undistributed.watch(model)
         return made
 
     owner.make_train_function = make_train_function

@@ -12,9 +12,10 @@ import ray
 
 from ronde._membership import joining
 from ronde._membership.function_guard import FunctionGuard
+from ronde._rendezvous.secret import SecretFile
 from ronde.ray._places import Place
 
-_secret_files: list[int] = []  # the descriptor of the newest secret, open for init()
+_secret_file = SecretFile()  # the newest secret
 
 
 def here() -> Place:
@@ -47,18 +48,14 @@ def enter(environment: Mapping[str, str], secret: str) -> None:
     """Makes this process a rank: init() will find its job. Joins nothing yet.
 
     Leaves the job that this process was in: nothing of it can meet the new one's operations.
-    secret: 64 hexadecimal digits. They stay in a memory file, which no other process inherits.
+    secret: 64 hexadecimal digits. They stay in a memory file, which processes that this one starts
+    find too.
     """
     joining.leave(keep=False)
-    descriptor = os.memfd_create("ronde-secret", os.MFD_CLOEXEC)
-    os.write(descriptor, secret.encode())
-    while _secret_files:
-        os.close(_secret_files.pop())
-    _secret_files.append(descriptor)
-    for name in ("RONDE_RENDEZVOUS", "RONDE_DESCRIPTORS"):
+    for name in ("RONDE_RENDEZVOUS", "RONDE_DESCRIPTORS", "RONDE_SECRET_FD"):
         os.environ.pop(name, None)
     os.environ.update(environment)
-    os.environ["RONDE_SECRET_FD"] = str(descriptor)
+    os.environ["RONDE_SECRET_FILE"] = _secret_file.keep(secret)
 
 
 class Worker:

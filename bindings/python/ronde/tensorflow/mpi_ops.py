@@ -42,7 +42,7 @@ from ronde._tensorflow.collectives import (
     reduce_slices,
 )
 from ronde._tensorflow.tracing import as_written
-from ronde._tensorflow.types import carried, numbers, row_counts
+from ronde._tensorflow.types import carried, in_reals, numbers, row_counts, with_rows
 from ronde.common.basics import HorovodBasics
 from ronde.tensorflow import _queries
 from ronde.tensorflow._queries import *
@@ -115,7 +115,7 @@ def _grouped_allreduce(
     weight: Any = None,
 ) -> list[Any]:
     return reduce_named(
-        numbers(tensors),
+        numbers(tensors, op),
         [name_of_call(name, "allreduce", set_id(process_set), tensors)],
         compression,
         op,
@@ -233,7 +233,7 @@ def alltoall(
         received.append(rows)
         return [result]
 
-    moved = carried([tensor], move)[0]
+    moved = carried(with_rows("alltoall", [tensor]), move)[0]
     return moved if splits is None else (moved, tf.cast(received[0], tf.int32))
 
 
@@ -287,11 +287,14 @@ def _grouped_reducescatter(
 ) -> list[Any]:
     members = set_id(process_set)
     names = [name_of_call(name, "reducescatter", members, tensors)]
-    return compressed(
-        numbers(tensors),
-        resolved(checked_one(compression)),
-        lambda sent: ops.reducescatter(sent, names, op, scale, members),
-    )
+    used = resolved(checked_one(compression))
+
+    def reduce(reals: list[Any]) -> list[Any]:
+        return compressed(
+            reals, used, lambda sent: ops.reducescatter(sent, names, op, scale, members)
+        )
+
+    return in_reals(with_rows("reducescatter", numbers(tensors, op)), reduce)
 
 
 @as_written

@@ -61,6 +61,45 @@ def case_all_to_all_whose_sizes_disagree_is_an_error():
         dist.all_to_all_single(output, torch.ones(size), wanted, sends)
 
 
+def case_tensors_that_the_root_refuses_fail_the_call_on_all_ranks_at_once():
+    rank, size = here()
+    wrong = {
+        "gather": [
+            [torch.ones(2)] * size,
+            [torch.ones(3)] * (size - 1) + [torch.ones(3, dtype=torch.int32)],
+            [torch.ones(3)] * size,  # one place for all
+            [torch.ones(3) for _ in range(size + 1)],
+        ],
+        "scatter": [
+            [torch.ones(2)] * size,
+            [torch.ones(3, dtype=torch.float64)] * size,
+            [torch.ones(3)] * (size + 1),
+        ],
+    }
+    for root in (0, size - 1):
+        for call, lists in wrong.items():
+            for many in lists:
+                expected = ronde.InvalidArgumentError if rank == root else ronde.MismatchError
+                said = "" if rank == root else f"in place of {call}, whose tensors it refused: "
+                tensor = torch.ones(3)
+                with pytest.raises(expected, match=said):
+                    of_root(call, root, tensor, many)
+                total = torch.ones(1)
+                dist.all_reduce(total)  # the next calls meet
+                assert total.item() == size
+
+
+def of_root(call, root, tensor, many):
+    """The group's gather or scatter, without torch's own checks of the root's list."""
+    given = [many] if dist.get_rank() == root else []
+    if call == "gather":
+        options, arguments = dist.GatherOptions(), (given, [tensor])
+    else:
+        options, arguments = dist.ScatterOptions(), ([tensor], given)
+    options.rootRank = root
+    getattr(dist.group.WORLD, call)(*arguments, options).wait()
+
+
 def case_a_message_of_another_length_is_an_error():
     rank, _ = here()
     if rank == 1:

@@ -99,6 +99,30 @@ def case_ddp_starts_from_rank_0():
     check(DistributedDataParallel(model).module.state_dict(), make_model().state_dict())
 
 
+def case_a_ddp_model_that_was_converted_after_it_was_wrapped_is_refused():
+    """Torch forgets DDP's hooks then, and each rank would train a model of its own."""
+    inputs, _ = batch(0)
+    for convert in (nn.Module.double, nn.Module.bfloat16, lambda m: m.half().float()):
+        plain = make_model()
+        model = DistributedDataParallel(plain)
+        model(mine(inputs)).sum().backward()
+        convert(plain)
+        dtype = next(plain.parameters()).dtype
+        with torch.no_grad():
+            model(mine(inputs).to(dtype))  # only training is wrong
+        with pytest.raises(ronde.InvalidArgumentError, match=r"gradient of .* convert it"):
+            model(mine(inputs).to(dtype))
+    train(DistributedDataParallel(make_model().double().float()))
+
+
+def case_a_ddp_model_that_was_changed_in_other_ways_is_averaged():
+    model = DistributedDataParallel(make_model())
+    for parameter in model.parameters():
+        parameter.data = parameter.data.clone()
+    list(model.parameters())[-1].register_hook(lambda gradient: gradient)
+    check(train(model).module.state_dict())
+
+
 class Branching(nn.Module):
     """Rank 0 leaves one part unused."""
 

@@ -68,6 +68,18 @@ def two_nodes(path, cpus):
             cluster.shutdown()
 
 
+def sum_in_a_subprocess():
+    """As a script that starts another one, which takes the rank's place."""
+    import subprocess
+
+    code = (
+        "import numpy as np, ronde; ronde.init(); "
+        "print(ronde.allreduce(np.ones(1), op=ronde.Sum)[0], ronde.size())"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    return run.stdout.split() or run.stderr
+
+
 def place_and_sum():
     """(rank, size, local rank, sum of 1 over all ranks)."""
     import numpy as np

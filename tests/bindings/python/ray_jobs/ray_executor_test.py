@@ -56,6 +56,11 @@ def test_workers_are_the_ranks_of_one_job_and_a_killed_one_is_named(node, execut
 
 
 @ALL
+def test_a_process_that_a_worker_starts_can_take_its_place(node, executor):
+    assert executor(num_workers=2).run(ray_cluster.sum_in_a_subprocess) == [["2.0", "2"]] * 2
+
+
+@ALL
 def test_an_exception_keeps_its_type_and_names_rank_and_node(node, executor):
     job = executor(num_workers=2)
     with pytest.raises(ValueError, match="bad batch") as caught:

@@ -280,6 +280,15 @@ def test_a_mark_tells_secrets_apart_and_not_what_they_are(tmp_path):
     assert _secret.mark_of(str(tmp_path / "none")) == Peer.me().secret_mark == ""
 
 
+def test_processes_that_this_one_starts_find_its_secret_and_its_path_tells_nothing():
+    kept = _secret.SecretFile()
+    path = kept.keep("5a" * 32)
+    # subprocess closes all descriptors.
+    read = subprocess.run(["cat", path], capture_output=True, text=True, check=True)
+    assert read.stdout == "5a" * 32
+    assert "5a" not in path
+
+
 def test_a_rank_that_ends_during_the_start_is_named_at_once():
     process = subprocess.Popen(["sleep", "1000"])
     peer = dataclasses.replace(

@@ -122,8 +122,42 @@ def case_uneven_rows_are_gathered():
 
 
 def case_broadcast_gives_the_roots_tensor_in_every_type():
-    for dtype in [*FLOATING, *WHOLE, tf.bool, tf.complex64]:
+    for dtype in [*FLOATING, *WHOLE, tf.bool, tf.complex64, tf.complex128]:
         same(hvd.broadcast(mine(3, dtype=dtype), 1), mine(3, dtype=dtype, rank=1))
+
+
+def check_complex(run, dtype):
+    """Every collective, of one complex number and of several; `run` calls a function of them."""
+    n, r = hvd.size(), hvd.rank()
+    one = tf.constant(r + 2j, dtype)
+    many = tf.cast(tf.range(n), dtype) + tf.constant(1j, dtype)
+    same(run(lambda: hvd.allreduce(one, op=hvd.Sum)), n * (n - 1) // 2 + 2j * n)
+    same(run(lambda: hvd.allreduce(many)), many)
+    same(run(lambda: hvd.allgather(one)), [s + 2j for s in range(n)])
+    same(run(lambda: hvd.allgather(many[:r])), tf.concat([many[:s] for s in range(n)], 0))
+    same(run(lambda: hvd.broadcast(one, 1)), 1 + 2j)
+    same(run(lambda: hvd.alltoall(many)), tf.fill([n], many[r]))
+    same(run(lambda: hvd.reducescatter(many, op=hvd.Sum)), [n * (r + 1j)])
+
+
+def case_complex_numbers_go_through_every_collective():
+    for dtype in (tf.complex64, tf.complex128):
+        check_complex(lambda call: call(), dtype)
+        check_complex(lambda call: tf.function(call)(), dtype)
+
+
+def case_complex_variables_are_broadcast_and_trained():
+    n, r = hvd.size(), hvd.rank()
+    variable = tf.Variable(tf.constant(r + 2j, tf.complex64))
+    hvd.broadcast_variables([variable], root_rank=1)
+    same(variable, 1 + 2j)
+    with tf.GradientTape() as tape:
+        loss = tf.math.abs(variable) ** 2 * (r + 1)
+    gradient = hvd.DistributedGradientTape(tape).gradient(loss, [variable])[0]
+    close(gradient, (n + 1) * (1 + 2j))
+    with tf.GradientTape() as tape:
+        loss = tf.math.abs(hvd.allreduce(variable * (r + 1), op=hvd.Sum)) ** 2
+    assert tape.gradient(loss, variable) is not None
 
 
 def case_integers_that_a_cast_leaves_alone_are_said_once():
@@ -371,8 +405,11 @@ def case_disagreements_are_typed_and_leave_the_job_usable():
 def case_types_and_values_that_are_not_allowed():
     with pytest.raises(ValueError, match="string is not supported; allowed"):
         hvd.allreduce(tf.constant("text"))
-    with pytest.raises(ValueError, match="cannot be reduced"):
-        hvd.allreduce(tf.constant([1j], tf.complex64))
+    with pytest.raises(ValueError, match="complex64 can be summed and averaged only"):
+        hvd.allreduce(tf.constant([1j], tf.complex64), op=hvd.Max)
+    for call in (hvd.alltoall, hvd.reducescatter):
+        with pytest.raises(ValueError, match="has no first dimension"):
+            call(tf.constant(1j))
     with pytest.raises(ValueError, match="root rank 99"):
         hvd.broadcast(tf.ones(1), 99)
     assert hvd.grouped_allreduce([]) == []

@@ -7,18 +7,22 @@ memory; those that are not contiguous are copied and copied back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch._C._distributed_c10d as c10d
 import torch.distributed as dist
 
+from ronde import _core
 from ronde._calls import reduce_ops
 from ronde._collectives import calls as kinds
+from ronde._collectives.calls import Call
 from ronde._errors import InvalidArgumentError, MismatchError, UnsupportedError
+from ronde._job.process_sets import global_process_set
 from ronde.torch._collectives.adapter import plain_view
-from ronde.torch.distributed import _membership, _shrink, _sparse
+from ronde.torch.distributed import _converted, _membership, _shrink, _sparse
 from ronde.torch.distributed._messages import MessageGroup
 from ronde.torch.distributed._tensors import (
     Tensor,
@@ -124,7 +128,8 @@ class RondeProcessGroup(MessageGroup):
     ) -> Work:
         """Copies rank r's input_tensors[i] to `output_tensors[i][r]`; shapes are alike on all."""
         used = [dense(tensor) for tensor in input_tensors]
-        return self._gather_parts(used, output_tensors, opts)
+        spaces = self._spaces("allgather", used, output_tensors)
+        return self._gather_parts(used, output_tensors, spaces, opts)
 
     def allgather_coalesced(
         self, output_lists: list[Tensors], input_list: Tensors, opts: Any = _ALLGATHER
@@ -156,7 +161,9 @@ class RondeProcessGroup(MessageGroup):
         used = [dense(tensor) for tensor in input_tensors]
         if opts.rootRank != self._rank:
             return self._gather(used, None, input_tensors, opts, None, opts.rootRank)
-        return self._gather_parts(used, output_tensors, opts, opts.rootRank)
+        with self._telling_of_refusal("gather", opts):
+            spaces = self._spaces("gather", used, output_tensors)
+        return self._gather_parts(used, output_tensors, spaces, opts, opts.rootRank)
 
     def scatter(
         self, output_tensors: Tensors, input_tensors: list[Tensors], opts: Any = _SCATTER
@@ -166,9 +173,10 @@ class RondeProcessGroup(MessageGroup):
         inputs: list[Any] = [None] * len(filled)
         sources: Tensors = []
         if opts.rootRank == self._rank:
-            for parts, output in zip(input_tensors, filled):
-                self._check_parts(parts, output)
-            sources = [elements(packed(parts)) for parts in input_tensors]
+            with self._telling_of_refusal("scatter", opts):
+                for parts, output in zip(input_tensors, filled):
+                    self._check_parts(parts, output)
+                sources = [elements(packed(parts)) for parts in input_tensors]
             inputs = [view(source) for source in sources]
         outputs = [view(elements(output)) for output in filled]
         return self._start(
@@ -257,13 +265,34 @@ class RondeProcessGroup(MessageGroup):
         for rank, part in enumerate(parts):
             check_like(f"the tensor for rank {rank}", part, like)
 
-    def _gather_parts(
-        self, used: Tensors, outputs: list[Tensors], opts: Any, root: int = -1
-    ) -> Work:
+    @contextmanager
+    def _telling_of_refusal(self, call: str, opts: Any) -> Iterator[None]:
+        """Makes the call fail on the other ranks, too, where the root refuses its own arguments.
+
+        They would wait for the root, and its next call would meet this one of theirs.
+        """
+        try:
+            yield
+        except InvalidArgumentError as error:
+            site = f"in place of {call}, whose tensors it refused: {error}"[:500]
+            self._calls += 1
+            call_of = Call("", global_process_set, site=site)
+            limit_s = self._limit(opts.timeout)
+            runtime, members = self._membership.runtime(), self._open_set()
+            _core.submit(
+                runtime, kinds.BARRIER, members, [], [], None, False, call_of, None, limit_s
+            )
+            raise
+
+    def _spaces(self, call: str, used: Tensors, outputs: list[Tensors]) -> Tensors:
+        """Memory for what is gathered of each of `used`. Raises unless the outputs fit."""
         for parts, tensor in zip(outputs, used):
             self._check_parts(parts, tensor)
-        operation = "allgather" if root < 0 else "gather"
-        spaces = [space_for(operation, parts) for parts, _ in zip(outputs, used)]
+        return [space_for(call, parts) for parts, _ in zip(outputs, used)]
+
+    def _gather_parts(
+        self, used: Tensors, outputs: list[Tensors], spaces: Tensors, opts: Any, root: int = -1
+    ) -> Work:
         results = [part for parts in outputs for part in parts]
         return self._gather(used, spaces, results, opts, unpacking(spaces, outputs), root)
 
@@ -365,6 +394,7 @@ def _is_sum(op: int) -> bool:
 def create_group(options: Any, backend_options: Any) -> RondeProcessGroup:
     """Makes the process group that torch.distributed asks for; collective over its ranks."""
     _check_no_options(backend_options)
+    _converted.install(RondeProcessGroup)
     ranks = list(options.global_ranks_in_group)
     if not ranks:  # the default group
         rank, ranks = options.group_rank, list(range(options.group_size))
