@@ -354,7 +354,7 @@ Result<bool> ChunkExchange::on_word(EndWord said) {
 }
 
 void ChunkExchange::say(std::optional<EndWord> word) {
-  counted_.set_ending(agreement_.ending());
+  if (counted_) counted_->set_ending(agreement_.ending());
   if (word) words_.push_back(*word);
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -105,7 +106,7 @@ class ChunkStream {
 /// A connection that may carry chunks.
 struct GreetedConnection {
   ChunkStream chunks;
-  CountedConnection counted;
+  std::unique_ptr<CountedConnection> counted;
   std::uint64_t attempt = 0;  ///< The dialer counts its connections.
 };
 
@@ -263,7 +264,7 @@ class ChunkExchange {
   Result<bool> on_chunk();
 
   const ConnectionArgs args_;
-  CountedConnection counted_;  // one about to end does not count in the limit
+  std::unique_ptr<CountedConnection> counted_;  // one about to end does not count in the limit
   EndAgreement agreement_;
   std::deque<EndWord> words_;  // to be sent
   bool ended_ = false;

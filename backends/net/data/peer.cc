@@ -179,31 +179,28 @@ Status Peer::take_failure(std::size_t interface, const Status& why) {
 Status Peer::connect() {
   // A peer that leaves after all transfers ends no wait for another.
   if (windows_.has_posted()) RONDE_RETURN_IF_ERROR(failed_);
-  for (std::size_t interface = 0; interface < connections_.size(); ++interface)
-    RONDE_RETURN_IF_ERROR(connect(interface));
+  for (std::size_t interface = 0; interface < connections_.size(); ++interface) connect(interface);
   return {};
 }
 
 /// The lower rank asks for a connection once the higher one is late.
-Status Peer::connect(std::size_t interface) {
+void Peer::connect(std::size_t interface) {
   const Connection& connection = connections_[interface];
-  if (dialing_.test(interface) || ended_ || !connection.wants_connection()) return {};
+  if (dialing_.test(interface) || ended_ || !connection.wants_connection()) return;
   if (dials_) return dial(interface);
   const auto& outage = connection.outage();
   const TimePoint late =
       outage ? outage->began + kLateConnection : posted_since_ + needs_.args.late_after;
-  return now() > late ? dial(interface) : Status();
+  if (now() > late) dial(interface);
 }
 
-Status Peer::dial(std::size_t interface) {
+void Peer::dial(std::size_t interface) {
   const TcpTransportArgs& args = needs_.args;
   const FailedRank& who = members().who(rank_);
-  RONDE_ASSIGN_OR_RETURN(const Route route, args.route(who, interface));
   dialing_.set(interface);
   args.manager->dial(
-      needs_.services[interface], who.rank, route,
+      needs_.services[interface], who.rank, args.route(who, interface),
       heals() && connections_[interface].was_connected() ? kForever : now() + args.timeout);
-  return {};
 }
 
 Status Peer::progress(bool& more) {
@@ -222,7 +219,7 @@ Status Peer::turn(bool& more, bool tends) {
   // The caller may use a buffer again once its receive is done.
   for (Connection& each : connections_) each.drop_known_chunk();
   for (std::size_t interface = 0; interface < connections_.size(); ++interface) {
-    if (!connections_[interface].is_slowed()) RONDE_RETURN_IF_ERROR(connect(interface));
+    if (!connections_[interface].is_slowed()) connect(interface);
   }
   return {};
 }
@@ -288,8 +285,8 @@ Status Peer::check_outage(std::size_t interface) const {
   return members().gone(
       rank_,
       fmt::format("is cut off: its connection with {}{} {}, and there was none for {:.3g} s ({})",
-                  members().name_of(members().rank()), members().over(interface), outage->reason,
-                  seconds(needs_.args.limit),
+                  name_of(members().who(members().rank())), members().over(interface),
+                  outage->reason, seconds(needs_.args.limit),
                   needs_.args.needs_all_interfaces
                       ? "RONDE_LINK_TIMEOUT_MS; RONDE_RECONNECT_SECONDS lets other interfaces go on"
                       : "RONDE_RECONNECT_SECONDS"));

@@ -233,8 +233,8 @@ class Peer {
   void note_post();
   Status turn(bool& more, bool tends);
   void defer(const Status& error);
-  Status connect(std::size_t interface);
-  Status dial(std::size_t interface);
+  void connect(std::size_t interface);
+  void dial(std::size_t interface);
   [[nodiscard]] Status check() const;
   [[nodiscard]] Status check_outage(std::size_t interface) const;
   void report_outages();

@@ -322,8 +322,7 @@ Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
   RemoteJob job;
   const Status listens = listen_for_links(config, resolved, party, job);
   if (!listens.ok()) return advised(listens, config);
-  const Munge munge;
-  const HandoverArgs handover{config.job_id, config.shared_folders, config.start_timeout, &munge};
+  const HandoverArgs handover{config.job_id, config.shared_folders, config.start_timeout};
   const JobFacts facts{config, party, handover, cancel};
   std::optional<Secret> secret = given;
   RONDE_ASSIGN_OR_RETURN(const auto place, place_in_rendezvous(config));

@@ -64,16 +64,15 @@ class Listener {
   HostChannel channel;
 };
 
-std::unique_ptr<HostSegment> taken(Result<std::unique_ptr<HostSegment>> made) {
+std::unique_ptr<HostSegment> mapped(const FileDescriptor& memory) {
+  auto made = HostSegment::map(memory, {0, 1}, kJobRanks);
   REQUIRE(made.ok());
   return std::move(*made);
 }
 
 struct Pair {
-  Pair() : Pair(taken(HostSegment::create({0, 1}, kJobRanks))) {}
-  explicit Pair(std::unique_ptr<HostSegment> made)
-      : other(taken(HostSegment::attach(FileDescriptor(::dup(made->fd())), {0, 1}, kJobRanks)), 1),
-        one(std::move(made), 0) {
+  Pair() : Pair(HostSegment::make_memory(2, kJobRanks).value()) {}
+  explicit Pair(const FileDescriptor& memory) : other(mapped(memory), 1), one(mapped(memory), 0) {
     one.begin();
     other.begin();
   }
@@ -88,7 +87,7 @@ TEST_CASE("a limit of file sizes is an error rather than the end of the process"
   if (child == 0) {
     const rlimit limit{.rlim_cur = 4096, .rlim_max = 4096};
     const bool limited = setrlimit(RLIMIT_FSIZE, &limit) == 0;
-    const auto refused = HostSegment::create({0, 1}, kJobRanks);
+    const auto refused = HostSegment::make_memory(2, kJobRanks);
     const bool told = refused.status().message().find("ulimit -f") != std::string::npos;
     _exit(limited && !refused.ok() && told ? 0 : 1);
   }
