@@ -48,20 +48,15 @@ Status check(const Config& config) {
   return {};
 }
 
-Topology topology_of(int rank, const Roster& roster) {
+/// `one_host`: ranks that have met by a Unix socket share a host, also in containers of their own.
+Topology topology_of(int rank, const Roster& roster, bool one_host) {
   Topology topology{rank, {}};
   std::map<std::string, int> hosts;
   for (const auto& [r, who] : roster) {
-    const auto [host, fresh] = hosts.try_emplace(who.host_identity, hosts.size());
+    const auto [host, fresh] =
+        hosts.try_emplace(one_host ? std::string() : who.host_identity, hosts.size());
     topology.peers.push_back({host->second, who.host_name, who.pid});
   }
-  return topology;
-}
-
-/// Ranks that have met by a Unix socket share a host, also in containers of their own.
-Topology topology_of_one_host(int rank, const Roster& roster) {
-  Topology topology{rank, {}};
-  for (const auto& [r, who] : roster) topology.peers.push_back({0, who.host_name, who.pid});
   return topology;
 }
 
@@ -146,7 +141,7 @@ Result<JobLink> connect_alone(const Config& config, const ConnectOptions& option
   RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostChannel> local, channel_for_one(0, 1));
   const Party party = party_of(config, options, Purpose::kData);
   link.channel = std::make_unique<JobChannel>(
-      JobChannelArgs{.topology = topology_of_one_host(0, {{0, party.self}}),
+      JobChannelArgs{.topology = topology_of(0, {{0, party.self}}, /*one_host=*/true),
                      .local = std::move(local),
                      .abort = options.abort});
   link.tcp =
@@ -179,7 +174,7 @@ Result<JobLink> connect_on_one_host(const Config& config, const ConnectOptions& 
   RONDE_ASSIGN_OR_RETURN(party.keys, Keys::derive(job.secret));
   JobLink link;
   link.channel = std::make_unique<JobChannel>(
-      JobChannelArgs{.topology = topology_of_one_host(config.rank, job.roster),
+      JobChannelArgs{.topology = topology_of(config.rank, job.roster, /*one_host=*/true),
                      .local = std::move(job.channel),
                      .limits = limits_of(config),
                      .abort = options.abort});
@@ -226,7 +221,7 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
   RONDE_ASSIGN_OR_RETURN(RemoteJob job,
                          rendezvous_across_hosts(config, party, *secret, &options.cancel));
   RONDE_ASSIGN_OR_RETURN(const Routes routes, routes_of(job));
-  JobChannelArgs args{.topology = topology_of(config.rank, job.roster),
+  JobChannelArgs args{.topology = topology_of(config.rank, job.roster, /*one_host=*/false),
                       .local = nullptr,
                       .limits = limits_of(config),
                       .abort = options.abort,

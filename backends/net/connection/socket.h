@@ -2,17 +2,14 @@
 // poll() with a deadline.
 #pragma once
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <cstdint>
 #include <ctime>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/base/abort.h"

@@ -28,7 +28,7 @@ JobChannel::JobChannel(JobChannelArgs args)
   if (args.remote) {
     links_ = std::make_unique<TcpLinks>(topology_, std::move(*args.remote), limits_, link_hooks());
   }
-  local_->begin_watching(limits_, watch_hooks());
+  local_->watch().begin_watching(limits_, watch_hooks());
 }
 
 Status JobChannel::connect(const WaitLimit& limit) {
@@ -41,7 +41,7 @@ LinkHooks JobChannel::link_hooks() {
   hooks.rank_lost = [this](const LostRank& lost) {
     if (leaves_this_host(lost)) return;
     // Before this rank can fail and leave. The others would take its departure for the cause.
-    local_->report(lost);
+    local_->watch().report(lost);
     abort(lost);
     wake(Sleeper::kBackground);
     wake(Sleeper::kCaller);
@@ -95,10 +95,8 @@ JobChannel::~JobChannel() {
   if (links_ != nullptr && ::getpid() != links_->process()) (void)links_.release();
 }
 
-bool JobChannel::is_rank(int rank) const noexcept { return rank >= 0 && rank < topology_.size(); }
-
 bool JobChannel::is_peer(int rank) const noexcept {
-  return is_rank(rank) && rank != topology_.rank;
+  return rank >= 0 && rank < topology_.size() && rank != topology_.rank;
 }
 
 bool JobChannel::leaves_this_host(const LostRank& lost) const {

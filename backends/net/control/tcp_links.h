@@ -23,13 +23,11 @@
 #include <asio/steady_timer.hpp>
 #include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>

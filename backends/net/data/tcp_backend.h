@@ -4,9 +4,7 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "backends/net/connection/handshake.h"
 #include "backends/net/connection/socket.h"

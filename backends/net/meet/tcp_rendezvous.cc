@@ -1,20 +1,15 @@
 #include "backends/net/meet/tcp_rendezvous.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "backends/net/connection/socket.h"
 #include "backends/net/meet/handover.h"
 #include "backends/net/meet/tree_rendezvous.h"
-#include "backends/net/meet/unix_rendezvous.h"
 #include "core/base/log.h"
-#include "core/base/mutex.h"
 #include "core/base/os/interfaces.h"
 
 namespace ronde::net {

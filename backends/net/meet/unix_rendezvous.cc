@@ -34,7 +34,7 @@ Result<LocalJob> host(UnixRendezvousArgs& args) {
                          HostSegment::make_memory(args.ranks.size(), args.party.size));
   RONDE_ASSIGN_OR_RETURN(auto segment, HostSegment::map(memory, args.ranks, args.party.size));
   job.channel = std::make_unique<HostChannel>(std::move(segment), args.party.rank);
-  RONDE_RETURN_IF_ERROR(job.channel->hold());
+  RONDE_RETURN_IF_ERROR(job.channel->watch().start());
   const RendezvousPlace place = place_of_root(std::span(args.ranks).subspan(1));
   TreeResult met =
       meet_by_tree({.party = &args.party,
@@ -60,7 +60,7 @@ Result<LocalJob> visit(UnixRendezvousArgs& args) {
     RONDE_ASSIGN_OR_RETURN(const FileDescriptor memory, recv_descriptor(host.fd(), limit));
     RONDE_ASSIGN_OR_RETURN(auto segment, HostSegment::map(memory, args.ranks, args.party.size));
     job.channel = std::make_unique<HostChannel>(std::move(segment), args.party.rank);
-    return job.channel->hold();
+    return job.channel->watch().start();
   };
   const RendezvousPlace place;
   TreeResult met = meet_by_tree({.party = &args.party,

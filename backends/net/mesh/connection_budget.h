@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/ports/connection_counts.h"
 
@@ -38,9 +39,11 @@ class ConnectionBudget {
 /// Counts one connection as open while it lives. Threads: one.
 class CountedConnection {
  public:
-  explicit CountedConnection(std::shared_ptr<ConnectionBudget> budget) noexcept
+  /// `took`: to make it.
+  CountedConnection(std::shared_ptr<ConnectionBudget> budget, Duration took) noexcept
       : budget_(std::move(budget)) {
     budget_->counts().opened.fetch_add(1);
+    budget_->counts().opening_ns.fetch_add(static_cast<std::uint64_t>(to_ns(took)));
     budget_->add_staying(1);
   }
   ~CountedConnection() {

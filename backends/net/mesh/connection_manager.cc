@@ -76,22 +76,17 @@ void ConnectionManager::deliver(ConnectorEvent event) {
   if (event.party == nullptr) return;
   call(service_of(*event.party), [&](const Service& service) {
     if (event.kind == ConnectorEvent::Kind::kAdmitted) {
-      service.on_link(link_of(std::move(event), service.tended.has_value()));
+      Link link{event.rank, std::move(event.stream), event.dialed};
+      if (service.tended && budget_) {
+        link.counted = std::make_unique<CountedConnection>(budget_, event.took);
+      }
+      service.on_link(std::move(link));
     } else {
       service.on_failure(event.rank, event.status);
     }
     tend(service);
   });
   end_some();
-}
-
-Link ConnectionManager::link_of(ConnectorEvent event, bool counts) const {
-  Link link{event.rank, std::move(event.stream), event.dialed};
-  if (!counts || !budget_) return link;
-  link.counted = std::make_unique<CountedConnection>(budget_);
-  const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(event.took).count();
-  budget_->counts().opening_ns.fetch_add(static_cast<std::uint64_t>(took));
-  return link;
 }
 
 void ConnectionManager::settle() noexcept {
@@ -183,21 +178,15 @@ ConnectionManager::ServiceId ConnectionManager::service_of(const Party& party) {
 
 /// Does nothing where the service has been removed.
 void ConnectionManager::call(ServiceId id, auto body) {
-  const ServicePtr service = begin_call(id);
-  if (service == nullptr) return;
+  ServicePtr service;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = services_.find(id);
+    if (found == services_.end()) return;
+    called_ = id;
+    service = found->second;
+  }
   body(*service);
-  end_call();
-}
-
-ConnectionManager::ServicePtr ConnectionManager::begin_call(ServiceId id) {
-  const MutexLock lock(mutex_);
-  const auto found = services_.find(id);
-  if (found == services_.end()) return nullptr;
-  called_ = id;
-  return found->second;
-}
-
-void ConnectionManager::end_call() {
   const MutexLock lock(mutex_);
   called_ = 0;
   call_ended_.notify_all();

@@ -22,7 +22,6 @@
 #include "backends/net/mesh/connector.h"
 #include "core/base/clock.h"
 #include "core/base/mutex.h"
-#include "core/base/os/endpoint.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 
@@ -123,10 +122,7 @@ class ConnectionManager {
   void take_orders() RONDE_EXCLUDES(mutex_);
   void deliver(ConnectorEvent event) RONDE_EXCLUDES(mutex_);
   [[nodiscard]] ServiceId service_of(const Party& party) RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] ServicePtr begin_call(ServiceId id) RONDE_EXCLUDES(mutex_);
-  void end_call() RONDE_EXCLUDES(mutex_);
   void call(ServiceId id, auto body) RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] Link link_of(ConnectorEvent event, bool counts) const;
   [[nodiscard]] std::vector<ServiceId> tended() RONDE_EXCLUDES(mutex_);
   void tend(const Service& service);
   void tend_ready() RONDE_EXCLUDES(mutex_);

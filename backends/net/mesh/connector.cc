@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <system_error>
 
-#include "core/base/bytes.h"
 #include "core/base/log.h"
 
 namespace ronde::net {

@@ -21,13 +21,13 @@ constexpr LostRank kBeyond{7, Loss::kUnreachable, 0};  // a rank of another host
 class Listener {
  public:
   Listener(std::unique_ptr<HostSegment> segment, int rank) : channel(std::move(segment), rank) {
-    REQUIRE(channel.hold().ok());
+    REQUIRE(channel.watch().start().ok());
   }
 
   void begin() {
     WatchHooks hooks;
     hooks.on_lost = [this](const LostRank& lost) { note("watch: " + describe(lost)); };
-    channel.begin_watching({}, std::move(hooks));
+    channel.watch().begin_watching({}, std::move(hooks));
   }
 
   /// Waits until the watch thread has said so much.
@@ -99,7 +99,7 @@ TEST_CASE("a limit of file sizes is an error rather than the end of the process"
 
 TEST_CASE("a loss that one rank found is the cause also for those that only see it leave") {
   Pair pair;
-  pair.one.channel.report(kBeyond);
+  pair.one.channel.watch().report(kBeyond);
   pair.one.channel.close();
   CHECK(pair.other.polled() == Lines{"0 lost 7", "0 left"});
   CHECK(pair.other.watched(2) == Lines{"watch: 0 lost 7", "watch: 0 left"});
@@ -107,11 +107,11 @@ TEST_CASE("a loss that one rank found is the cause also for those that only see 
 
 TEST_CASE("the loss of a rank is told once, to all, and the first is kept") {
   Pair pair;
-  pair.one.channel.report(kBeyond);
-  pair.other.channel.report({kBeyond.rank, Loss::kDied, 1});
+  pair.one.channel.watch().report(kBeyond);
+  pair.other.channel.watch().report({kBeyond.rank, Loss::kDied, 1});
   CHECK(pair.other.polled() == Lines{"0 lost 7"});
   CHECK(pair.one.polled() == Lines{"0 lost 7"});
-  pair.one.channel.report({8, Loss::kLeft, 1});
+  pair.one.channel.watch().report({8, Loss::kLeft, 1});
   CHECK(pair.other.polled() == Lines{"1 lost 8"});
   CHECK(pair.other.polled().empty());
 }
