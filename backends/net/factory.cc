@@ -37,13 +37,6 @@ std::string name_space(const char* kind) {
   return ::stat(path.c_str(), &info) == 0 ? fmt::format("{}:{}", kind, info.st_ino) : kind;
 }
 
-/// Equal for two processes if they can share memory and abstract Unix sockets: boot id, namespaces
-/// and user. Containers with other namespaces count as hosts of their own where ranks meet by TCP.
-std::string host_identity() {
-  return fmt::format("{} {} {} {} {}", boot_id(), name_space("net"), name_space("ipc"),
-                     name_space("pid"), ::geteuid());
-}
-
 Status check(const Config& config) {
   if (config.size < 1 || config.rank < 0 || config.rank >= config.size) {
     return {Code::kInvalidArgument,
@@ -55,45 +48,28 @@ Status check(const Config& config) {
   return {};
 }
 
-Topology topology_of(int rank, const Roster& roster) {
+/// `one_host`: ranks that have met by a Unix socket share a host, also in containers of their own.
+Topology topology_of(int rank, const Roster& roster, bool one_host) {
   Topology topology{rank, {}};
   std::map<std::string, int> hosts;
   for (const auto& [r, who] : roster) {
-    const auto [host, fresh] = hosts.try_emplace(who.host_identity, hosts.size());
+    const auto [host, fresh] =
+        hosts.try_emplace(one_host ? std::string() : who.host_identity, hosts.size());
     topology.peers.push_back({host->second, who.host_name, who.pid});
   }
   return topology;
 }
 
-/// Ranks that have met by a Unix socket share a host, also in containers of their own.
-Topology topology_of_one_host(int rank, const Roster& roster) {
-  Topology topology{rank, {}};
-  for (const auto& [r, who] : roster) topology.peers.push_back({0, who.host_name, who.pid});
-  return topology;
-}
-
-Introduction introduce(const ConnectOptions& options) {
-  return {options.version, options.host_name, options.host_identity, {}, ::getpid()};
-}
-
 Party party_of(const Config& config, const ConnectOptions& options, Purpose purpose) {
-  return {purpose, config.rank, config.size, config.job_id, {}, introduce(options)};
+  return {purpose,     config.rank,
+          config.size, config.job_id,
+          {},          {options.version, options.host_name, options.host_identity, {}, ::getpid()}};
 }
 
 /// A host that does not answer a new connection for so long cannot be reached.
 Duration reach_limit(const Config& config) {
   const bool limited = config.link_timeout > Duration::zero();
   return limited ? Duration(config.link_timeout) : Duration(config.start_timeout);
-}
-
-/// Inside this host only.
-std::unique_ptr<Backend> data_plane(const Config& config, const Party& party,
-                                    const Secret& secret) {
-  return std::make_unique<TcpBackend>(TcpBackendArgs{.party = party,
-                                                     .secret = secret,
-                                                     .manager = nullptr,
-                                                     .routes = {},
-                                                     .timeout = config.start_timeout});
 }
 
 /// The number of interfaces that all hosts have: each is used with the one at its place in their
@@ -105,12 +81,15 @@ std::size_t interfaces_in_use(const Roster& roster) {
 }
 
 /// Over each of them.
-Routes routes_of(const RemoteJob& job) {
+Result<Routes> routes_of(const RemoteJob& job) {
   Routes routes{.interfaces = job.local, .addresses = {}};
   routes.interfaces.resize(interfaces_in_use(job.roster));
   for (const auto& [rank, who] : job.roster) {
-    auto& addresses = routes.addresses.emplace_back(std::vector{who.address});
-    addresses.insert(addresses.end(), who.further_addresses.begin(), who.further_addresses.end());
+    auto& addresses = routes.addresses.emplace_back();
+    RONDE_ASSIGN_OR_RETURN(addresses.emplace_back(), parse_endpoint(who.address));
+    for (const std::string& each : who.further_addresses) {
+      RONDE_ASSIGN_OR_RETURN(addresses.emplace_back(), parse_endpoint(each));
+    }
   }
   return routes;
 }
@@ -133,22 +112,6 @@ void warn_of_unused_interfaces(const Config& config, const Roster& roster) {
       "first {} of each",
       fewest->second.host_name, interfaces(*fewest), interfaces(*fewest) == 1 ? "" : "s",
       most->second.host_name, interfaces(*most), interfaces(*fewest));
-}
-
-/// Between hosts too.
-std::unique_ptr<Backend> data_plane(const Config& config, const Party& party, const RemoteJob& job,
-                                    std::shared_ptr<ConnectionManager> manager,
-                                    const ConnectionObservers& observers) {
-  TcpBackendArgs args{
-      .party = party,
-      .secret = job.secret,
-      .manager = std::move(manager),
-      .routes = routes_of(job),
-      .timeout = reach_limit(config),
-      .reconnect_limit = std::chrono::duration_cast<Duration>(config.reconnect_limit),
-      .link_timeout = config.link_timeout,
-      .observers = observers};
-  return std::make_unique<TcpBackend>(std::move(args));
 }
 
 LossLimits limits_of(const Config& config) {
@@ -178,10 +141,11 @@ Result<JobLink> connect_alone(const Config& config, const ConnectOptions& option
   RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostChannel> local, channel_for_one(0, 1));
   const Party party = party_of(config, options, Purpose::kData);
   link.channel = std::make_unique<JobChannel>(
-      JobChannelArgs{.topology = topology_of_one_host(0, {{0, party.self}}),
+      JobChannelArgs{.topology = topology_of(0, {{0, party.self}}, /*one_host=*/true),
                      .local = std::move(local),
                      .abort = options.abort});
-  link.tcp = data_plane(config, party, Secret());
+  link.tcp =
+      std::make_unique<TcpBackend>(TcpBackendArgs{.party = party, .timeout = config.start_timeout});
   return link;
 }
 
@@ -210,11 +174,12 @@ Result<JobLink> connect_on_one_host(const Config& config, const ConnectOptions& 
   RONDE_ASSIGN_OR_RETURN(party.keys, Keys::derive(job.secret));
   JobLink link;
   link.channel = std::make_unique<JobChannel>(
-      JobChannelArgs{.topology = topology_of_one_host(config.rank, job.roster),
+      JobChannelArgs{.topology = topology_of(config.rank, job.roster, /*one_host=*/true),
                      .local = std::move(job.channel),
                      .limits = limits_of(config),
                      .abort = options.abort});
-  link.tcp = data_plane(config, party, job.secret);
+  link.tcp = std::make_unique<TcpBackend>(
+      TcpBackendArgs{.party = party, .secret = job.secret, .timeout = config.start_timeout});
   return link;
 }
 
@@ -255,7 +220,8 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
   RONDE_RETURN_IF_ERROR(provide_descriptors(descriptors_needed(peers, config.max_connections)));
   RONDE_ASSIGN_OR_RETURN(RemoteJob job,
                          rendezvous_across_hosts(config, party, *secret, &options.cancel));
-  JobChannelArgs args{.topology = topology_of(config.rank, job.roster),
+  RONDE_ASSIGN_OR_RETURN(const Routes routes, routes_of(job));
+  JobChannelArgs args{.topology = topology_of(config.rank, job.roster, /*one_host=*/false),
                       .local = nullptr,
                       .limits = limits_of(config),
                       .abort = options.abort,
@@ -273,36 +239,43 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
     warn_of_unused_interfaces(config, job.roster);
     link.interfaces = interfaces_of(std::span(job.local).first(interfaces_in_use(job.roster)));
     party.purpose = Purpose::kLink;
-    args.remote = LinkArgs{.manager = manager,
-                           .party = party,
-                           .routes = routes_of(job),
-                           .timeout = reach_limit(config)};
+    args.remote = LinkArgs{
+        .manager = manager, .party = party, .routes = routes, .timeout = reach_limit(config)};
   }
   auto channel = std::make_unique<JobChannel>(std::move(args));
   RONDE_RETURN_IF_ERROR(channel->connect({now() + time_left(deadline), &options.cancel}));
   link.channel = std::move(channel);
-  link.tcp = data_plane(config, party, job, manager, options.observers);
+  link.tcp =
+      std::make_unique<TcpBackend>(TcpBackendArgs{.party = party,
+                                                  .secret = job.secret,
+                                                  .manager = manager,
+                                                  .routes = routes,
+                                                  .timeout = reach_limit(config),
+                                                  .reconnect_limit = limits_of(config).reconnect,
+                                                  .link_timeout = config.link_timeout,
+                                                  .observers = options.observers});
   return link;
-}
-
-Result<JobLink> connect_with_peers(const Config& config, const ConnectOptions& options) {
-  return config.rendezvous.empty() ? connect_on_one_host(config, options)
-                                   : connect_across_hosts(config, options);
 }
 
 }  // namespace
 
-/// A cancelled wait ends with an error of its own, such as a timeout: the cause counts.
-Result<JobLink> connect_ranks(const Config& config, const ConnectOptions& options) {
-  RONDE_RETURN_IF_ERROR(check(config));
-  RONDE_RETURN_IF_ERROR(options.cancel.status());
-  if (config.size == 1) return connect_alone(config, options);
-  auto link = connect_with_peers(config, options);
-  if (!link.ok()) RONDE_RETURN_IF_ERROR(options.cancel.status());
-  return link;
+std::string host_identity() {
+  return fmt::format("{} {} {} {} {}", boot_id(), name_space("net"), name_space("ipc"),
+                     name_space("pid"), ::geteuid());
 }
 
 }  // namespace net
+
+/// A cancelled wait ends with an error of its own, such as a timeout: the cause counts.
+Result<JobLink> connect_job(const Config& config, const ConnectOptions& options) {
+  RONDE_RETURN_IF_ERROR(net::check(config));
+  RONDE_RETURN_IF_ERROR(options.cancel.status());
+  if (config.size == 1) return net::connect_alone(config, options);
+  auto link = config.rendezvous.empty() ? net::connect_on_one_host(config, options)
+                                        : net::connect_across_hosts(config, options);
+  if (!link.ok()) RONDE_RETURN_IF_ERROR(options.cancel.status());
+  return link;
+}
 
 std::string describe_encryption(const Config& config) {
   const net::Encryption mode = net::parse_encryption(config.encryption);
@@ -312,13 +285,6 @@ std::string describe_encryption(const Config& config) {
   const bool has_aes = net::cpu_has_aes();
   return fmt::format("encrypted by {} over tcp (RONDE_ENCRYPTION={})",
                      net::to_string(net::choose_cipher(has_aes, has_aes)), net::to_string(mode));
-}
-
-Result<JobLink> connect_job(const Config& config, const std::string& version,
-                            std::shared_ptr<AbortToken> abort, CancelSource cancel,
-                            ConnectionObservers observers) {
-  return net::connect_ranks(config, {version, host_name(), net::host_identity(), std::move(abort),
-                                     std::move(cancel), std::move(observers)});
 }
 
 }  // namespace ronde

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/abort.h"
+#include "core/base/os/interfaces.h"
 #include "core/base/settings/config.h"
 #include "core/base/status.h"
 #include "core/ports/backend.h"
@@ -12,6 +13,13 @@
 #include "core/ports/control_channel.h"
 
 namespace ronde {
+namespace net {
+
+/// Equal for two processes if they can share memory and abstract Unix sockets: boot id, namespaces
+/// and user. Containers with other namespaces count as hosts of their own where ranks meet by TCP.
+std::string host_identity();
+
+}  // namespace net
 
 /// The network interfaces that carry data between hosts.
 struct NetworkInterfaces {
@@ -26,37 +34,27 @@ struct JobLink {
   NetworkInterfaces interfaces = {};
 };
 
+struct ConnectOptions {
+  std::string version;  ///< Must be the same on all ranks.
+  /// Aborted from threads of the channel as soon as a rank is lost; may be null.
+  std::shared_ptr<AbortToken> abort = nullptr;
+  CancelSource cancel = {};            ///< Ends connecting early.
+  ConnectionObservers observers = {};  ///< Of data connections.
+  // Tests pretend other hosts:
+  std::string host_name = ronde::host_name();
+  /// Ranks with different identities are connected by TCP, even on one machine.
+  std::string host_identity = net::host_identity();
+};
+
 /// Connects this rank with the job that `config` describes: rank, size, job_id, rendezvous,
 /// secret_file or secret_fd, network_interface, max_connections, start_timeout, link_timeout.
-/// `version` must be the same on all ranks. `abort`, where not null, is aborted from threads of the
-/// channel as soon as a rank is lost. `cancel` ends it early. `observers` observe data
-/// connections. A job of one rank opens no socket. Blocks until all ranks are connected,
-/// start_timeout at most. Errors: those of `cancel`; kTimeout naming the missing ranks;
-/// kVersionMismatch naming ranks, hosts and versions; kRankFailure where a rank went away
-/// meanwhile; kInvalidArgument naming a setting; kResourceExhausted where the limit of open files
-/// is too low; kUnavailable.
-Result<JobLink> connect_job(const Config& config, const std::string& version,
-                            std::shared_ptr<AbortToken> abort = nullptr, CancelSource cancel = {},
-                            ConnectionObservers observers = {});
+/// A job of one rank opens no socket. Blocks until all ranks are connected, start_timeout at most.
+/// Errors: those of `cancel`; kTimeout naming the missing ranks; kVersionMismatch naming ranks,
+/// hosts and versions; kRankFailure where a rank went away meanwhile; kInvalidArgument naming a
+/// setting; kResourceExhausted where the limit of open files is too low; kUnavailable.
+Result<JobLink> connect_job(const Config& config, const ConnectOptions& options);
 
 /// The way data goes between hosts: "not encrypted", or the cipher.
 std::string describe_encryption(const Config& config);
 
-namespace net {
-
-/// The facts of this process that the other ranks learn.
-struct ConnectOptions {
-  std::string version;
-  std::string host_name;
-  /// Ranks with different identities are connected by TCP, even on one machine.
-  std::string host_identity;
-  std::shared_ptr<AbortToken> abort;  ///< May be null.
-  CancelSource cancel = {};
-  ConnectionObservers observers = {};
-};
-
-/// connect_job() with what tests may replace.
-Result<JobLink> connect_ranks(const Config& config, const ConnectOptions& options);
-
-}  // namespace net
 }  // namespace ronde

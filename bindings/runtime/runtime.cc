@@ -161,8 +161,10 @@ Status Runtime::Impl::start(const JoinOptions& options) {
   }
   kernels = create_kernels();
   payloads = create_payload_reducer(kernels);
-  RONDE_ASSIGN_OR_RETURN(JobLink link,
-                         connect_job(config, kVersion, abort, options.cancel, observers()));
+  RONDE_ASSIGN_OR_RETURN(JobLink link, connect_job(config, {.version = kVersion,
+                                                            .abort = abort,
+                                                            .cancel = options.cancel,
+                                                            .observers = observers()}));
   channel = std::move(link.channel);
   topology = channel->topology();
   make_observers(link.interfaces);

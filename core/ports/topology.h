@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/status.h"
+
 namespace ronde {
 
 /// One process of the job.
@@ -20,6 +22,11 @@ struct Topology {
   std::vector<PeerInfo> peers;  ///< By rank; its size is the job's size.
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(peers.size()); }
+  /// A rank as errors name it.
+  [[nodiscard]] FailedRank who(int of) const {
+    const PeerInfo& peer = peers[static_cast<std::size_t>(of)];
+    return {of, peer.host_name, peer.pid};
+  }
   [[nodiscard]] bool same_host(int a, int b) const {
     return peers[static_cast<std::size_t>(a)].host_index ==
            peers[static_cast<std::size_t>(b)].host_index;

@@ -3,6 +3,7 @@
 // encrypt if it has bit 4.
 #include <array>
 #include <cstdlib>
+#include <memory>
 
 #include "backends/net/connection/handshake.h"
 #include "core/base/bytes.h"
@@ -21,6 +22,12 @@ ronde::net::Party party_of(int rank, bool encrypts) {
   party.self = {"1", "host", "identity", "127.0.0.1:1", 17};
   party.keys = ronde::net::Keys::derive(ronde::net::Secret()).value();
   return party;
+}
+
+Handshake handshake_of(const ronde::net::Party& party, bool listens, int peer) {
+  const std::shared_ptr<const ronde::net::Party> self(std::shared_ptr<void>(), &party);
+  if (!listens) return {self, peer};
+  return Handshake([self](ronde::net::Purpose, const ronde::net::Digest&) { return self; });
 }
 
 /// Feeds what is left of the input; an unauthenticated peer must never get to the end.
@@ -44,16 +51,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const ronde::net::Party& here = all_here[encrypts];
   const ronde::net::Party& there = all_there[encrypts];
   const bool listens = (choice & 2) != 0;
-  Handshake ours(here, listens ? Handshake::Role::kListener : Handshake::Role::kDialer,
-                 listens ? -1 : 1);
+  Handshake ours = handshake_of(here, listens, 1);
   if (!ours.start().ok()) return 0;
   if ((choice & 1) == 0) {
     (void)ours.take_output();
     feed(ours, input, true);
     return 0;
   }
-  Handshake theirs(there, listens ? Handshake::Role::kDialer : Handshake::Role::kListener,
-                   listens ? 0 : -1);
+  Handshake theirs = handshake_of(there, !listens, 0);
   if (!theirs.start().ok()) return 0;
   std::string to_them = ours.take_output();
   std::string to_us = theirs.take_output();

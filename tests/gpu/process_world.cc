@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kTimeout{120};
 JobLink join() {
   const auto config = config_from(process_environment());
   REQUIRE_MESSAGE(config.ok(), config.status().to_string());
-  auto link = connect_job(*config, "tests on a GPU");
+  auto link = connect_job(*config, {"tests on a GPU"});
   REQUIRE_MESSAGE(link.ok(), link.status().to_string());
   return std::move(*link);
 }

@@ -42,6 +42,10 @@ Status refuse(std::string_view why) { return {Code::kInvalidArgument, std::strin
 
 }  // namespace
 
+std::string name_of(const FailedRank& who) {
+  return fmt::format("rank {} (pid {} on {})", who.rank, who.pid, who.host);
+}
+
 Result<Keys> Keys::derive(const Secret& secret) {
   Keys keys;
   RONDE_ASSIGN_OR_RETURN(keys.dialer, secret.derive("ronde 2 dialer proof"));
@@ -52,18 +56,14 @@ Result<Keys> Keys::derive(const Secret& secret) {
 
 Digest hash_of_context(std::string_view context) { return digest(as_bytes(context)); }
 
-// The caller owns the party.
-Handshake::Handshake(const Party& party, Role role, int expected_rank)
-    : party_(std::shared_ptr<void>(), &party), role_(role), expected_rank_(expected_rank) {}
-
 Handshake::Handshake(std::shared_ptr<const Party> party, int expected_rank)
-    : party_(std::move(party)), role_(Role::kDialer), expected_rank_(expected_rank) {}
+    : party_(std::move(party)), dials_(true), expected_rank_(expected_rank) {}
 
 Handshake::Handshake(GreetingReader reader, int expected_rank)
-    : read_greeting_(std::move(reader)), role_(Role::kDialer), expected_rank_(expected_rank) {}
+    : read_greeting_(std::move(reader)), dials_(true), expected_rank_(expected_rank) {}
 
 Handshake::Handshake(PartyLookup lookup)
-    : lookup_(std::move(lookup)), role_(Role::kListener), expected_rank_(-1) {}
+    : lookup_(std::move(lookup)), dials_(false), expected_rank_(-1) {}
 
 Handshake::Hello Handshake::make_hello(const Digest& tail) const {
   const auto bytes =
@@ -82,7 +82,7 @@ Status Handshake::start() {
   RONDE_RETURN_IF_ERROR(random_bytes(nonce_));
   if (read_greeting_) {
     expect(Step::kGreetingHead, kFrameHeadBytes);
-  } else if (role_ == Role::kDialer) {
+  } else if (dials_) {
     begin_dialing();
   }
   return {};
@@ -94,12 +94,12 @@ void Handshake::begin_dialing() {
   expect(Step::kHello, kHelloBytes);
 }
 
-Status Handshake::on_greeting_head(std::span<const std::byte> bytes) {
+/// Goes on with the body of a frame, of `most` bytes; anything else is an error.
+Status Handshake::on_head(std::span<const std::byte> bytes, Step body, std::size_t most,
+                          const Status& otherwise) {
   const FrameHead head = decode_head(bytes);
-  if (head.kind != FrameKind::kData || head.length == 0 || head.length > kMaxGreetingBytes) {
-    return {Code::kUnavailable, "another program listens there"};
-  }
-  expect(Step::kGreeting, head.length);
+  if (head.kind != FrameKind::kData || head.length == 0 || head.length > most) return otherwise;
+  expect(body, head.length);
   return {};
 }
 
@@ -131,7 +131,8 @@ Status Handshake::consume(std::span<const std::byte> bytes) {
   if (bytes.size() != wants_) return refuse("a wrong number of bytes");
   switch (step_) {
     case Step::kGreetingHead:
-      return on_greeting_head(bytes);
+      return on_head(bytes, Step::kGreeting, kMaxGreetingBytes,
+                     {Code::kUnavailable, "another program listens there"});
     case Step::kGreeting:
       return on_greeting(bytes);
     case Step::kHello:
@@ -143,7 +144,8 @@ Status Handshake::consume(std::span<const std::byte> bytes) {
     case Step::kRecord:
       return on_record(bytes);
     case Step::kHead:
-      return on_head(bytes);
+      return on_head(bytes, Step::kIntroduction, kMaxIntroductionBytes,
+                     refuse("an oversized introduction"));
     case Step::kIntroduction:
       return on_introduction(bytes);
     case Step::kDone:
@@ -174,11 +176,11 @@ Status Handshake::find_party(Purpose purpose, const Digest& context) {
 }
 
 Status Handshake::on_hello(std::span<const std::byte> bytes) {
-  Hello& theirs = role_ == Role::kDialer ? listener_hello_ : dialer_hello_;
+  Hello& theirs = dials_ ? listener_hello_ : dialer_hello_;
   std::copy(bytes.begin(), bytes.end(), theirs.begin());
   RONDE_RETURN_IF_ERROR(check_hello(theirs));
   const auto tail = std::span<const std::byte>(theirs).subspan(kTailAt);
-  if (role_ == Role::kDialer) {
+  if (dials_) {
     if (!equal(tail, listener_proof())) {
       output_ += std::string(sizeof(Digest), '\0');
       return refuse(kWrongProof);
@@ -207,7 +209,7 @@ Status Handshake::on_proved() {
     return {};
   }
   expect(Step::kHead, kFrameHeadBytes);
-  return role_ == Role::kDialer ? put_introduction() : Status();
+  return dials_ ? put_introduction() : Status();
 }
 
 /// The key depends on all facts of the hellos, such as both nonces.
@@ -219,7 +221,7 @@ Status Handshake::begin_tls() {
   facts += as_text(listener_hello_);
   RONDE_ASSIGN_OR_RETURN(const Secret key, party_->keys.session.derive(facts));
   RONDE_ASSIGN_OR_RETURN(
-      tls_, Tls::make({.dials = role_ == Role::kDialer,
+      tls_, Tls::make({.dials = dials_,
                        .key = key,
                        .cipher = choose_cipher(dialer.has_aes != 0, listener.has_aes != 0)}));
   RONDE_RETURN_IF_ERROR(tls_->shake_hands({}));
@@ -244,22 +246,12 @@ Status Handshake::on_record(std::span<const std::byte> bytes) {
   }
   RONDE_RETURN_IF_ERROR(tls_->shake_hands(record_));
   output_ += tls_->take_output();
-  const bool begins = role_ == Role::kDialer && tls_->established();
-  return begins ? put_introduction() : Status();
-}
-
-Status Handshake::on_head(std::span<const std::byte> bytes) {
-  const FrameHead head = decode_head(bytes);
-  if (head.kind != FrameKind::kData || head.length == 0 || head.length > kMaxIntroductionBytes) {
-    return refuse("an oversized introduction");
-  }
-  expect(Step::kIntroduction, head.length);
-  return {};
+  return dials_ && tls_->established() ? put_introduction() : Status();
 }
 
 Status Handshake::on_introduction(std::span<const std::byte> bytes) {
   RONDE_ASSIGN_OR_RETURN(peer_, decode_wire<Introduction>(bytes, "introduction"));
-  if (role_ == Role::kListener) RONDE_RETURN_IF_ERROR(put_introduction());
+  if (!dials_) RONDE_RETURN_IF_ERROR(put_introduction());
   expect(Step::kDone, 0);
   RONDE_RETURN_IF_ERROR(compare_versions());
   return compare_encryption();
@@ -276,39 +268,41 @@ Status Handshake::put_introduction() {
   return {};
 }
 
+/// What `line` says of both ends, the lower rank first.
+std::pair<std::string, std::string> Handshake::by_rank(auto line) const {
+  std::string mine = line(party_->rank, party_->self, party_->encryption);
+  std::string theirs = line(peer_rank_, peer_, peer_encryption_);
+  if (peer_rank_ < party_->rank) std::swap(mine, theirs);
+  return {std::move(mine), std::move(theirs)};
+}
+
 std::unique_ptr<Tls> Handshake::take_tls() {
   if (!tls_) return nullptr;
-  std::string mine = fmt::format("rank {} on {}", party_->rank, party_->self.host_name);
-  std::string theirs = fmt::format("rank {} on {}", peer_rank_, peer_.host_name);
-  if (peer_rank_ < party_->rank) std::swap(mine, theirs);
-  tls_->set_ends(fmt::format("{} and {}", mine, theirs));
+  const auto [lower, higher] = by_rank([](int rank, const Introduction& intro, Encryption) {
+    return fmt::format("rank {} on {}", rank, intro.host_name);
+  });
+  tls_->set_ends(fmt::format("{} and {}", lower, higher));
   return std::move(tls_);
 }
 
 Status Handshake::compare_versions() const {
   if (peer_.version == party_->self.version) return {};
-  const auto line = [](int rank, const Introduction& intro) {
+  const auto [lower, higher] = by_rank([](int rank, const Introduction& intro, Encryption) {
     return fmt::format("rank {} on {} runs Ronde {}", rank, intro.host_name, intro.version);
-  };
-  std::string mine = line(party_->rank, party_->self);
-  std::string theirs = line(peer_rank_, peer_);
-  if (peer_rank_ < party_->rank) std::swap(mine, theirs);
+  });
   return {Code::kVersionMismatch,
-          fmt::format("{}, but {}; install the same version on all hosts", mine, theirs)};
+          fmt::format("{}, but {}; install the same version on all hosts", lower, higher)};
 }
 
 Status Handshake::compare_encryption() const {
   if (peer_encryption_ == party_->encryption) return {};
-  const auto line = [](int rank, const Introduction& intro, Encryption mode) {
+  const auto [lower, higher] = by_rank([](int rank, const Introduction& intro, Encryption mode) {
     return fmt::format("rank {} on {} has RONDE_ENCRYPTION={}", rank, intro.host_name,
                        to_string(mode));
-  };
-  std::string mine = line(party_->rank, party_->self, party_->encryption);
-  std::string theirs = line(peer_rank_, peer_, peer_encryption_);
-  if (peer_rank_ < party_->rank) std::swap(mine, theirs);
+  });
   return {Code::kMismatch,
-          fmt::format("{}, but {}; set the same value (off, on or required) on all ranks", mine,
-                      theirs)};
+          fmt::format("{}, but {}; set the same value (off, on or required) on all ranks", lower,
+                      higher)};
 }
 
 }  // namespace ronde::net

@@ -24,7 +24,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,11 +49,15 @@ struct Introduction {
   /// Where it listens for data on further interfaces, in the order of RONDE_NETWORK_INTERFACE.
   std::vector<std::string> further_addresses = {};
 
+  [[nodiscard]] FailedRank of(int rank) const { return {rank, host_name, pid}; }
   static void fields(auto& wire, auto& self) {
     wire(self.version, self.host_name, self.host_identity, self.address, self.pid,
          self.further_addresses);
   }
 };
+
+/// "rank 3 (pid 17 on node1)".
+std::string name_of(const FailedRank& who);
 
 /// Keys of one job.
 struct Keys {
@@ -101,10 +104,6 @@ constexpr bool disagrees(Code code) noexcept {
 /// The state of one handshake: bytes in, bytes out; no sockets, no clock.
 class Handshake {
  public:
-  enum class Role : std::uint8_t { kDialer, kListener };
-
-  /// `party` outlives it. A dialer says which rank it expects, a listener takes any other.
-  Handshake(const Party& party, Role role, int expected_rank = -1);
   /// A dialer.
   Handshake(std::shared_ptr<const Party> party, int expected_rank);
   /// A dialer that the listener greets.
@@ -118,9 +117,7 @@ class Handshake {
   /// The number of bytes it wants next; 0 when done.
   [[nodiscard]] std::size_t wants() const noexcept { return wants_; }
   /// True while a rank of this job, which has the proof of this process, owes its own.
-  [[nodiscard]] bool awaits_proof() const noexcept {
-    return role_ == Role::kListener && step_ == Step::kProof;
-  }
+  [[nodiscard]] bool awaits_proof() const noexcept { return !dials_ && step_ == Step::kProof; }
 
   /// True once a dialer has a listener's greeting.
   [[nodiscard]] bool greeted() const noexcept { return greeted_; }
@@ -162,14 +159,15 @@ class Handshake {
   [[nodiscard]] Digest listener_proof() const;
   void expect(Step step, std::size_t bytes) noexcept;
   void begin_dialing();
-  Status on_greeting_head(std::span<const std::byte> bytes);
   Status on_greeting(std::span<const std::byte> bytes);
   Status on_hello(std::span<const std::byte> bytes);
   Status check_hello(const Hello& hello);
   Status find_party(Purpose purpose, const Digest& context);
   Status on_proof(std::span<const std::byte> bytes);
-  Status on_head(std::span<const std::byte> bytes);
+  Status on_head(std::span<const std::byte> bytes, Step body, std::size_t most,
+                 const Status& otherwise);
   Status on_introduction(std::span<const std::byte> bytes);
+  [[nodiscard]] std::pair<std::string, std::string> by_rank(auto line) const;
   [[nodiscard]] Status compare_versions() const;
   [[nodiscard]] Status compare_encryption() const;
   Status on_proved();
@@ -181,7 +179,7 @@ class Handshake {
   std::shared_ptr<const Party> party_;
   const PartyLookup lookup_;
   const GreetingReader read_greeting_;
-  const Role role_;
+  const bool dials_;
   const int expected_rank_;
   Step step_ = Step::kHello;
   std::size_t wants_ = kHelloBytes;

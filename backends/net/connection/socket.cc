@@ -95,17 +95,15 @@ void set_no_delay(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
 }
 
-int poll_timeout_ms(TimePoint deadline) {
-  if (deadline == kForever) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now()).count();
-  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 3'600'000));
+timespec timespec_of(Duration left) noexcept {
+  const Duration most = std::chrono::hours(1);
+  const std::int64_t nanoseconds = to_ns(std::clamp(left, Duration::zero(), most));
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  return {nanoseconds / kSecond, nanoseconds % kSecond};
 }
 
 void WaitLimit::sleep(Duration pause) const {
-  const auto nanoseconds = std::chrono::nanoseconds(std::max(pause, Duration::zero())).count();
-  constexpr std::int64_t kSecond = 1'000'000'000;
-  const timespec timeout{static_cast<time_t>(nanoseconds / kSecond),
-                         static_cast<long>(nanoseconds % kSecond)};
+  const timespec timeout = timespec_of(pause);
   pollfd entry{fd(), POLLIN, 0};
   ::ppoll(&entry, 1, &timeout, nullptr);
 }
@@ -113,7 +111,8 @@ void WaitLimit::sleep(Duration pause) const {
 bool wait_for(int fd, short events, const WaitLimit& limit) {
   std::array<pollfd, 2> entries{{{fd, events, 0}, {limit.fd(), POLLIN, 0}}};
   while (true) {
-    const int ready = ::poll(entries.data(), entries.size(), poll_timeout_ms(limit.deadline()));
+    const timespec timeout = timespec_of(limit.deadline() - now());
+    const int ready = ::ppoll(entries.data(), entries.size(), &timeout, nullptr);
     if (ready > 0 && entries[0].revents != 0) return true;
     if (limit.passed()) return false;
   }

@@ -2,16 +2,14 @@
 // poll() with a deadline.
 #pragma once
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <cstdint>
+#include <ctime>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/base/abort.h"
@@ -45,12 +43,8 @@ Result<Endpoint> source_towards(const Endpoint& endpoint);
 
 /// The two ends of a connection to make.
 struct Route {
-  Route() = default;
-  Route(const Endpoint& the_end) : to(the_end) {}  // NOLINT(google-explicit-constructor)
-  Route(const Endpoint& the_end, const Endpoint& source) : to(the_end), from(source) {}
-
   Endpoint to;
-  Endpoint from;  ///< An address of this host, port 0; empty: as the kernel chooses.
+  Endpoint from = {};  ///< An address of this host, port 0; empty: as the kernel chooses.
 };
 
 /// Begins to connect; poll for writing, then ask connect_result(). Errors: kRankFailure where
@@ -75,14 +69,12 @@ class WaitLimit {
   [[nodiscard]] WaitLimit within(Duration longest) const {
     return {std::min(deadline_, now() + longest), cancel_};
   }
-  /// The same request, with another deadline.
-  [[nodiscard]] WaitLimit until(TimePoint deadline) const { return {deadline, cancel_}; }
   [[nodiscard]] TimePoint deadline() const noexcept { return deadline_; }
   /// For poll(); -1 where nothing but the deadline ends the wait.
   [[nodiscard]] int fd() const noexcept { return cancel_ == nullptr ? -1 : cancel_->fd; }
-  /// True once the request has come.
-  [[nodiscard]] bool cancelled() const { return cancel_ != nullptr && !cancel_->status().ok(); }
-  [[nodiscard]] bool passed() const { return now() >= deadline_ || cancelled(); }
+  [[nodiscard]] bool passed() const {
+    return now() >= deadline_ || (cancel_ != nullptr && !cancel_->status().ok());
+  }
   /// Returns early when fd() becomes readable.
   void sleep(Duration pause) const;
 
@@ -91,11 +83,11 @@ class WaitLimit {
   const CancelSource* cancel_;
 };
 
+/// A time for ppoll(), an hour at most.
+timespec timespec_of(Duration left) noexcept;
+
 /// Sleeps until `fd` has one of `events` or the limit has passed; false then.
 bool wait_for(int fd, short events, const WaitLimit& limit);
-
-/// poll()'s timeout until `deadline`, rounded up; -1 for kForever.
-int poll_timeout_ms(TimePoint deadline);
 
 /// Passes an open descriptor over a Unix socket, with one byte.
 Status send_descriptor(int fd, int passed, const WaitLimit& limit);
@@ -128,17 +120,16 @@ struct Routes {
   /// Of this rank, port 0; several: a connection is bound to its interface.
   std::vector<Endpoint> interfaces;
   /// By rank of the job, then by interface: where each accepts.
-  std::vector<std::vector<std::string>> addresses;
+  std::vector<std::vector<Endpoint>> addresses;
 
   /// The number of ways to a rank.
   [[nodiscard]] std::size_t count() const noexcept {
     return interfaces.empty() ? 1 : interfaces.size();
   }
-  /// That over this interface. Errors: kInvalidArgument where the address is none.
-  [[nodiscard]] Result<Route> to(int rank, std::size_t interface) const {
-    RONDE_ASSIGN_OR_RETURN(const Endpoint end,
-                           parse_endpoint(addresses[static_cast<std::size_t>(rank)][interface]));
-    return interfaces.size() > 1 ? Route(end, interfaces[interface]) : Route(end);
+  /// That over this interface.
+  [[nodiscard]] Route to(int rank, std::size_t interface) const {
+    const Endpoint& end = addresses[static_cast<std::size_t>(rank)][interface];
+    return interfaces.size() > 1 ? Route{end, interfaces[interface]} : Route{end};
   }
 };
 

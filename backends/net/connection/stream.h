@@ -23,7 +23,7 @@ namespace ronde::net {
 class Stream {
  public:
   Stream() = default;
-  /// Sends and receives on `socket` as it is.
+  /// Sends and receives on `socket`, plain where `tls` is null.
   explicit Stream(FileDescriptor socket, std::unique_ptr<Tls> tls = nullptr) noexcept
       : socket_(std::move(socket)), tls_(std::move(tls)) {}
   ~Stream() { close(); }
@@ -31,9 +31,6 @@ class Stream {
   Stream& operator=(Stream&& other) noexcept;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-
-  /// Encrypts what is sent and received from here on; where `tls` is null it stays plain.
-  void encrypt(std::unique_ptr<Tls> tls) noexcept { tls_ = std::move(tls); }
 
   /// For poll(); -1 where there is none.
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }

@@ -6,7 +6,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>

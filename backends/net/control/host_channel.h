@@ -14,9 +14,7 @@
 #include "backends/net/control/host_watch.h"
 #include "backends/net/control/losses.h"
 #include "backends/net/control/ring.h"
-#include "core/base/clock.h"
 #include "core/base/status.h"
-#include "core/ports/control_channel.h"
 
 namespace ronde::net {
 
@@ -29,15 +27,8 @@ class HostChannel {
   HostChannel(const HostChannel&) = delete;
   HostChannel& operator=(const HostChannel&) = delete;
 
-  /// Makes this rank's death visible to its peers. Blocks shortly. Errors: as HostWatch::start.
-  Status hold() { return watch_.start(); }
-  /// As HostWatch::begin_watching; once all peers hold.
-  void begin_watching(const LossLimits& limits, WatchHooks hooks) {
-    watch_.begin_watching(limits, std::move(hooks));
-  }
-
-  /// As HostWatch::report.
-  void report(const LostRank& lost) const noexcept { watch_.report(lost); }
+  /// To be started before anything else; close() stops it.
+  [[nodiscard]] HostWatch& watch() noexcept { return watch_; }
 
   /// Queues a frame of at most kMaxFrameBytes. False for a rank of another host. Blocks: never.
   bool send(int to, std::span<const std::byte> frame);

@@ -36,39 +36,31 @@ std::size_t bytes_for(std::size_t ranks, int job_ranks) noexcept {
 
 }  // namespace
 
-HostSegment::HostSegment(FileDescriptor fd, Mapping memory, std::vector<int> ranks, int job_ranks)
-    : fd_(std::move(fd)),
-      memory_(std::move(memory)),
+HostSegment::HostSegment(Mapping memory, std::vector<int> ranks, int job_ranks)
+    : memory_(std::move(memory)),
       ranks_(std::move(ranks)),
       positions_(static_cast<std::size_t>(job_ranks), -1) {
   for (int p = 0; p < size(); ++p) positions_[static_cast<std::size_t>(rank(p))] = p;
 }
 
-Result<std::unique_ptr<HostSegment>> HostSegment::create(std::vector<int> ranks, int job_ranks) {
-  if (ranks.size() > kMaxLocalRanks) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{} ranks on one host; at most {} are supported", ranks.size(),
-                              kMaxLocalRanks));
+Result<FileDescriptor> HostSegment::make_memory(std::size_t ranks, int job_ranks) {
+  if (ranks > kMaxLocalRanks) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("{} ranks on one host; at most {} are supported", ranks, kMaxLocalRanks));
   }
-  RONDE_ASSIGN_OR_RETURN(FileDescriptor fd,
-                         make_memory_file("ronde-control", bytes_for(ranks.size(), job_ranks)));
-  return map(std::move(fd), std::move(ranks), job_ranks);
+  return make_memory_file("ronde-control", bytes_for(ranks, job_ranks));
 }
 
-Result<std::unique_ptr<HostSegment>> HostSegment::attach(FileDescriptor fd, std::vector<int> ranks,
-                                                         int job_ranks) {
-  if (!is_memory_file(fd.get(), bytes_for(ranks.size(), job_ranks))) {
+Result<std::unique_ptr<HostSegment>> HostSegment::map(const FileDescriptor& memory,
+                                                      std::vector<int> ranks, int job_ranks) {
+  const std::size_t bytes = bytes_for(ranks.size(), job_ranks);
+  if (!is_memory_file(memory.get(), bytes)) {
     return Status(Code::kInvalidArgument, "the shared memory of this host has the wrong size");
   }
-  return map(std::move(fd), std::move(ranks), job_ranks);
-}
-
-Result<std::unique_ptr<HostSegment>> HostSegment::map(FileDescriptor fd, std::vector<int> ranks,
-                                                      int job_ranks) {
-  RONDE_ASSIGN_OR_RETURN(Mapping memory,
-                         map_memory_file(fd.get(), bytes_for(ranks.size(), job_ranks)));
+  RONDE_ASSIGN_OR_RETURN(Mapping mapped, map_memory_file(memory.get(), bytes));
   return std::unique_ptr<HostSegment>(
-      new HostSegment(std::move(fd), std::move(memory), std::move(ranks), job_ranks));
+      new HostSegment(std::move(mapped), std::move(ranks), job_ranks));
 }
 
 std::size_t HostSegment::pair(int from, int to) const noexcept {

@@ -109,14 +109,15 @@ struct RankSlot {
 /// words inside are atomic.
 class HostSegment {
  public:
-  /// Makes one for the host's `ranks` of a job of `job_ranks`, to be passed on by fd().
+  /// Makes the memory of one for `ranks` of a job of `job_ranks`, to be passed on.
   /// Errors: kResourceExhausted, kInvalidArgument (more than kMaxLocalRanks), kUnavailable
   /// (ulimit -f).
-  static Result<std::unique_ptr<HostSegment>> create(std::vector<int> ranks, int job_ranks);
+  static Result<FileDescriptor> make_memory(std::size_t ranks, int job_ranks);
 
-  /// Maps one that a peer made. Errors: kInvalidArgument where it is not for so many ranks.
-  static Result<std::unique_ptr<HostSegment>> attach(FileDescriptor fd, std::vector<int> ranks,
-                                                     int job_ranks);
+  /// Maps it for the host's `ranks`. Errors: kResourceExhausted; kInvalidArgument where it is not
+  /// for so many ranks.
+  static Result<std::unique_ptr<HostSegment>> map(const FileDescriptor& memory,
+                                                  std::vector<int> ranks, int job_ranks);
 
   /// The number of the host's ranks.
   [[nodiscard]] int size() const noexcept { return static_cast<int>(ranks_.size()); }
@@ -141,20 +142,13 @@ class HostSegment {
   /// Notifies all ranks of the host that losses were noted, and wakes their sleepers.
   void announce_losses() const noexcept;
 
-  /// The memfd, until release_fd().
-  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  void release_fd() noexcept { fd_.reset(); }
-
  private:
   using LossWord = std::atomic<std::uint32_t>;  // 0: not lost
 
-  HostSegment(FileDescriptor fd, Mapping memory, std::vector<int> ranks, int job_ranks);
-  static Result<std::unique_ptr<HostSegment>> map(FileDescriptor fd, std::vector<int> ranks,
-                                                  int job_ranks);
+  HostSegment(Mapping memory, std::vector<int> ranks, int job_ranks);
   [[nodiscard]] std::size_t pair(int from, int to) const noexcept;
   [[nodiscard]] LossWord& loss_word(int rank) const noexcept;
 
-  FileDescriptor fd_;
   Mapping memory_;
   std::vector<int> ranks_;      // of the job, by position
   std::vector<int> positions_;  // by rank of the job

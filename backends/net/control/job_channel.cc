@@ -8,14 +8,6 @@
 #include "core/base/log.h"
 
 namespace ronde::net {
-namespace {
-
-std::string name_of(const Topology& topology, int rank) {
-  const PeerInfo& peer = topology.peers[static_cast<std::size_t>(rank)];
-  return fmt::format("rank {} (pid {} on {})", rank, peer.pid, peer.host_name);
-}
-
-}  // namespace
 
 JobChannel::JobChannel(JobChannelArgs args)
     : topology_(std::move(args.topology)),
@@ -36,7 +28,7 @@ JobChannel::JobChannel(JobChannelArgs args)
   if (args.remote) {
     links_ = std::make_unique<TcpLinks>(topology_, std::move(*args.remote), limits_, link_hooks());
   }
-  local_->begin_watching(limits_, watch_hooks());
+  local_->watch().begin_watching(limits_, watch_hooks());
 }
 
 Status JobChannel::connect(const WaitLimit& limit) {
@@ -49,14 +41,14 @@ LinkHooks JobChannel::link_hooks() {
   hooks.rank_lost = [this](const LostRank& lost) {
     if (leaves_this_host(lost)) return;
     // Before this rank can fail and leave. The others would take its departure for the cause.
-    local_->report(lost);
+    local_->watch().report(lost);
     abort(lost);
     wake(Sleeper::kBackground);
     wake(Sleeper::kCaller);
   };
   hooks.rank_changed = [this](int rank, const PeerLiveness& peer) { on_change(rank, peer); };
   hooks.link_healed = [this](int rank, const LinkOutage& outage) {
-    report_outage(outage, "the control connection with " + name_of(topology_, rank), rank,
+    report_outage(outage, "the control connection with " + name_of(topology_.who(rank)), rank,
                   observers_);
   };
   return hooks;
@@ -75,7 +67,7 @@ WatchHooks JobChannel::watch_hooks() {
 
 /// Called in a thread of the channel, as the driving thread may be waiting for the silent rank.
 void JobChannel::on_change(int rank, const PeerLiveness& peer) const {
-  const std::string who = name_of(topology_, rank);
+  const std::string who = name_of(topology_.who(rank));
   if (peer.state() != Life::kFrozen) {
     log(LogLevel::kWarning, "{} runs again after {:.1f} s", who, seconds(peer.last_silence()));
     return;
@@ -103,10 +95,8 @@ JobChannel::~JobChannel() {
   if (links_ != nullptr && ::getpid() != links_->process()) (void)links_.release();
 }
 
-bool JobChannel::is_rank(int rank) const noexcept { return rank >= 0 && rank < topology_.size(); }
-
 bool JobChannel::is_peer(int rank) const noexcept {
-  return is_rank(rank) && rank != topology_.rank;
+  return rank >= 0 && rank < topology_.size() && rank != topology_.rank;
 }
 
 bool JobChannel::leaves_this_host(const LostRank& lost) const {
@@ -118,7 +108,7 @@ bool JobChannel::is_lost(int rank) const noexcept {
 }
 
 Status JobChannel::describe(const LostRank& lost) const {
-  const PeerInfo& peer = topology_.peers[static_cast<std::size_t>(lost.rank)];
+  const FailedRank who = topology_.who(lost.rank);
   const auto what = [&]() -> std::string {
     switch (lost.how) {
       case Loss::kLeft:
@@ -131,7 +121,7 @@ Status JobChannel::describe(const LostRank& lost) const {
         return fmt::format(
             "is cut off: its connection with {} delivered a record that is not as it was sent: it "
             "was changed, replayed, dropped or moved on the way",
-            name_of(topology_, lost.reporter));
+            name_of(topology_.who(lost.reporter)));
       case Loss::kFrozen:
         return fmt::format("was frozen for {:.3g} s and is given up (RONDE_FREEZE_TIMEOUT_SECONDS)",
                            seconds(limits_.freeze));
@@ -140,13 +130,12 @@ Status JobChannel::describe(const LostRank& lost) const {
         return fmt::format(
             "cannot be reached: there was no connection with host {} for {:.3g} s "
             "(RONDE_RECONNECT_SECONDS)",
-            peer.host_name, seconds(limits_.reconnect));
+            who.host, seconds(limits_.reconnect));
     }
-    return fmt::format("cannot be reached: host {} has acknowledged nothing for {:.3g} s",
-                       peer.host_name, seconds(limits_.link));
+    return fmt::format("cannot be reached: host {} has acknowledged nothing for {:.3g} s", who.host,
+                       seconds(limits_.link));
   }();
-  return Status(Code::kRankFailure, fmt::format("{} {}", name_of(topology_, lost.rank), what))
-      .about({lost.rank, peer.host_name, peer.pid});
+  return Status(Code::kRankFailure, fmt::format("{} {}", name_of(who), what)).about(who);
 }
 
 void JobChannel::lose(const LostRank& lost) {

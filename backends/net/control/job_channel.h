@@ -46,7 +46,6 @@ class JobChannel final : public ControlChannel {
   void close() noexcept override;
 
  private:
-  [[nodiscard]] bool is_rank(int rank) const noexcept;
   [[nodiscard]] bool is_peer(int rank) const noexcept;
   [[nodiscard]] bool is_lost(int rank) const noexcept;
   /// Then shared memory tells, after its last frame there; links may tell earlier.

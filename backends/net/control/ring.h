@@ -1,7 +1,6 @@
 // A byte ring between one sender and one receiver in shared memory, and frames on top of it.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,6 @@
 // side has accepted, so that side uses none before its first message.
 #pragma once
 
-#include <array>
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <cstddef>

@@ -26,13 +26,6 @@ LossLimits limits_of_link(LossLimits limits) {
 
 }  // namespace
 
-LinkDialer::LinkDialer(const LinkArgs& args, Duration reconnect,
-                       std::function<void(int rank, Status why)> no_route)
-    : args_(args),
-      reconnect_(reconnect),
-      no_route_(std::move(no_route)),
-      interfaces_(reconnect > Duration::zero() ? args.routes.count() : 1) {}
-
 void LinkDialer::dial(int rank, LinkPeer& peer, TimePoint deadline) {
   if (std::exchange(peer.dialing, true)) return;
   const auto& outage = peer.outages.lasting();
@@ -50,11 +43,9 @@ bool LinkDialer::try_next_interface(int rank, LinkPeer& peer, const Status& why)
 
 /// Each interface has some time, where there are several.
 void LinkDialer::dial_over_an_interface(int rank, const LinkPeer& peer) {
-  const auto route = args_.routes.to(rank, interface_ % interfaces_);
-  if (!route.ok()) return no_route_(rank, route.status());
   TimePoint deadline = peer.dial_limit;
   if (interfaces_ > 1) deadline = std::min(deadline, now() + kInterfaceLimit);
-  args_.manager->dial(service_, rank, *route, deadline);
+  dial_(rank, routes_.to(rank, interface_ % interfaces_), deadline);
 }
 
 TcpLinks::TcpLinks(const Topology& topology, LinkArgs args, LossLimits limits, LinkHooks hooks)
@@ -68,9 +59,9 @@ TcpLinks::TcpLinks(const Topology& topology, LinkArgs args, LossLimits limits, L
             },
             [this](TcpLink& link) { on_end(link); }},
       peers_(topology, heals(limits)),
-      dialer_(args_, limits.reconnect,
-              [this](int rank, Status why) {
-                asio::post(io_, [this, rank, why = std::move(why)] { on_dial_failure(rank, why); });
+      dialer_(args_.routes, limits.reconnect,
+              [this](int rank, const Route& route, TimePoint deadline) {
+                args_.manager->dial(service_, rank, route, deadline);
               }),
       first_links_(topology.rank) {
   arm_timer();
@@ -93,7 +84,6 @@ TcpLinks::TcpLinks(const Topology& topology, LinkArgs args, LossLimits limits, L
            [this](int rank, const Status& why) {
              asio::post(io_, [this, rank, why] { on_dial_failure(rank, why); });
            }});
-  dialer_.serve(service_);
 }
 
 TcpLinks::~TcpLinks() { close(); }

@@ -23,13 +23,11 @@
 #include <asio/steady_timer.hpp>
 #include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <list>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -116,13 +114,15 @@ class LinkItems {
 /// Dials over one interface after another where links heal. No call blocks. Threads: one at a time.
 class LinkDialer {
  public:
-  /// `args` outlives it. `reconnect`: as LossLimits has it. `no_route`: is called where there is no
-  /// way to a rank; it must not call the dialer.
-  LinkDialer(const LinkArgs& args, Duration reconnect,
-             std::function<void(int rank, Status why)> no_route);
+  /// As ConnectionManager::dial.
+  using Dial = std::function<void(int rank, const Route& route, TimePoint deadline)>;
 
-  /// The dials are for this service.
-  void serve(ConnectionManager::ServiceId service) noexcept { service_ = service; }
+  /// `routes` outlive it. `reconnect`: as LossLimits has it.
+  LinkDialer(const Routes& routes, Duration reconnect, Dial dial)
+      : routes_(routes),
+        reconnect_(reconnect),
+        dial_(std::move(dial)),
+        interfaces_(reconnect > Duration::zero() ? routes.count() : 1) {}
 
   /// Dials a peer until `deadline`; one whose link has broken until its outage lasts too long.
   /// Does nothing while it is dialed.
@@ -133,12 +133,11 @@ class LinkDialer {
  private:
   void dial_over_an_interface(int rank, const LinkPeer& peer);
 
-  const LinkArgs& args_;
+  const Routes& routes_;
   const Duration reconnect_;
-  const std::function<void(int rank, Status why)> no_route_;
+  const Dial dial_;
   const std::size_t interfaces_;  // that links may go over
-  ConnectionManager::ServiceId service_ = 0;
-  std::size_t interface_ = 0;  // for the next dial
+  std::size_t interface_ = 0;     // for the next dial
 };
 
 /// The links of one rank. Threads: one at a time, unless a method says otherwise. A forked child

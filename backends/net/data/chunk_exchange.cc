@@ -13,8 +13,6 @@
 #include <span>
 #include <utility>
 
-#include "backends/net/connection/outage.h"
-
 namespace ronde::net {
 
 namespace {
@@ -135,94 +133,6 @@ bool ChunkStream::drain() {
   while (got.ok() && *got != 0) got = stream_.receive({&piece, 1});
   int waiting = 0;
   return !got.ok() || ::ioctl(fd(), SIOCOUTQ, &waiting) != 0 || waiting == 0;
-}
-
-namespace {
-
-/// A new connection that carries no greeting by then is given up.
-constexpr std::chrono::seconds kGreetingLimit{3};
-/// A request that has brought no connection by then is made again.
-constexpr std::chrono::seconds kAskingLimit{2};
-/// A request that lasts so long was not made before the connection that is there.
-constexpr std::chrono::milliseconds kRequestLasts{200};
-constexpr int kRefusals = 3;
-constexpr std::chrono::milliseconds kRefusalTime{300};
-
-}  // namespace
-
-void Greetings::begin(Link link, ChunkHeader greeting) {
-  candidates_.push_back(
-      {{ChunkStream(std::move(link.stream), heals_), std::move(link.counted)}, now()});
-  if (!dials_) return;
-  GreetedConnection& made = candidates_.back().connection;
-  greeting.sequence = made.attempt = ++last_dialed_;
-  made.chunks.begin(greeting, {});
-}
-
-Result<std::optional<GreetedConnection>> Greetings::next() {
-  if (asking_) look_for_departure();
-  for (auto it = candidates_.begin(); it != candidates_.end();) {
-    const auto greeted = has_greeting(it->connection.chunks);
-    if (greeted.ok() && !*greeted) {
-      ++it;
-      continue;
-    }
-    if (!greeted.ok() && !is_outage(greeted.status().code())) return greeted.status();
-    GreetedConnection connection = std::move(it->connection);
-    it = candidates_.erase(it);
-    if (!greeted.ok()) {
-      if (dials_) note_refusal(now());
-      continue;
-    }
-    if (!dials_) connection.attempt = connection.chunks.incoming().sequence;
-    return std::optional(std::move(connection));
-  }
-  return std::optional<GreetedConnection>();
-}
-
-/// True once the peer's greeting is there, or where it sends none.
-Result<bool> Greetings::has_greeting(ChunkStream& chunks) {
-  if (dials_ && !heals_) return true;
-  if (chunks.writing()) RONDE_RETURN_IF_ERROR(chunks.write().status());
-  bool dry = false;
-  RONDE_ASSIGN_OR_RETURN(const auto step, chunks.read(dry));
-  if (step == ChunkStream::Step::kNothing) return false;
-  if (chunks.incoming().kind == FrameKind::kBegin) return true;
-  return Status(Code::kInternal, "sent no greeting");
-}
-
-std::optional<TimePoint> Greetings::look(TimePoint time, bool used) {
-  if (!heals_) return std::nullopt;
-  std::erase_if(candidates_, [&](Candidate& candidate) {
-    return candidate.silence.look(candidate.connection.chunks.fd(), time) >= kSilentAfter ||
-           time > candidate.since + kGreetingLimit;
-  });
-  if (!asking_) return std::nullopt;
-  const TimePoint since = asking_->since;
-  // The holder's end would look like a departure.
-  if (!dials_ && time > since + kAskingLimit) asking_.reset();
-  const bool in_vain = dials_ && used && time >= since + kRequestLasts;
-  return in_vain ? std::optional(since) : std::nullopt;
-}
-
-/// The peer closes the connection by which this rank asks only where it has left; a network may cut
-/// it.
-void Greetings::look_for_departure() {
-  std::byte byte{};
-  const iovec piece{&byte, 1};
-  if (asking_->link.stream.receive({&piece, 1}).ok()) return;
-  if (!dials_) note_refusal(now());
-  asking_.reset();
-}
-
-bool Greetings::is_refused() const noexcept {
-  return refusals_ >= kRefusals && now() > refused_since_ + kRefusalTime;
-}
-
-bool Greetings::has_unread() const noexcept {
-  return std::ranges::any_of(candidates_, [](const Candidate& candidate) {
-    return candidate.connection.chunks.has_unread();
-  });
 }
 
 namespace {
@@ -354,7 +264,7 @@ Result<bool> ChunkExchange::on_word(EndWord said) {
 }
 
 void ChunkExchange::say(std::optional<EndWord> word) {
-  counted_.set_ending(agreement_.ending());
+  if (counted_) counted_->set_ending(agreement_.ending());
   if (word) words_.push_back(*word);
 }
 

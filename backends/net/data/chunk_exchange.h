@@ -2,12 +2,10 @@
 // until its end.
 #pragma once
 
-#include <poll.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <list>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -17,7 +15,7 @@
 #include "backends/net/connection/tcp_progress.h"
 #include "backends/net/data/end_agreement.h"
 #include "backends/net/data/windows.h"
-#include "backends/net/mesh/connection_manager.h"
+#include "backends/net/mesh/connection_budget.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
 
@@ -99,93 +97,11 @@ class ChunkStream {
   std::size_t body_got_ = 0;
 };
 
-// New connections of a Connection before they carry chunks: those whose greetings are under way,
-// and the one by which the lower rank asks for another.
-
 /// A connection that may carry chunks.
 struct GreetedConnection {
   ChunkStream chunks;
-  CountedConnection counted;
+  std::unique_ptr<CountedConnection> counted;
   std::uint64_t attempt = 0;  ///< The dialer counts its connections.
-};
-
-/// No call blocks. Threads: one at a time.
-class Greetings {
- public:
-  /// `dials`: this rank makes the connections that carry chunks. `heals`: both ranks greet, and
-  /// soon, as a thread drives each. Else only the dialer does, once its caller waits.
-  Greetings(bool dials, bool heals) noexcept : dials_(dials), heals_(heals) {}
-
-  /// A connection that is to carry chunks. `greeting` is sent on it where this rank has dialed.
-  void begin(Link link, ChunkHeader greeting);
-  /// A connection by which the lower rank asks for one. Both hold it until there is a new one. It
-  /// ends early where the peer has left.
-  void ask(Link link) { asking_ = Asking{std::move(link), now()}; }
-  /// A connection is in use: nobody asks or refuses any more.
-  void settle() noexcept {
-    if (!heals_) candidates_.clear();  // the dialer has given them up
-    asking_.reset();
-    refusals_ = 0;
-  }
-  void close() noexcept {
-    candidates_.clear();
-    asking_.reset();
-  }
-
-  /// The next connection whose greeting is there, if there is one. Errors: kInvalidArgument where
-  /// encrypted bytes were changed; kInternal where the peer sent something else.
-  Result<std::optional<GreetedConnection>> next();
-
-  /// Gives up what is silent. Returns since when the peer has asked in vain, if it has; `used`:
-  /// there was a connection before.
-  std::optional<TimePoint> look(TimePoint time, bool used);
-
-  /// True while a connection may come of it.
-  [[nodiscard]] bool under_way() const noexcept {
-    return !candidates_.empty() || (!dials_ && asking_);
-  }
-  [[nodiscard]] bool needs_looks() const noexcept { return asking_ || !candidates_.empty(); }
-  /// True while connections were closed before a greeting: the next one has time.
-  [[nodiscard]] bool is_slowed() const noexcept { return refusals_ > 0; }
-  /// True where the peer's process closed several new connections before a greeting.
-  [[nodiscard]] bool is_refused() const noexcept;
-  /// True where a sleep in poll() would miss bytes that have arrived.
-  [[nodiscard]] bool has_unread() const noexcept;
-
-  /// As Connection::for_each_wait.
-  template <typename Add>
-  void for_each_wait(Add add) const {
-    for (const Candidate& candidate : candidates_) {
-      const ChunkStream& chunks = candidate.connection.chunks;
-      add(chunks.fd(), chunks.writing() ? POLLIN | POLLOUT : POLLIN);
-    }
-    if (asking_) add(asking_->link.stream.fd(), POLLIN);
-  }
-
- private:
-  struct Candidate {
-    GreetedConnection connection;
-    TimePoint since;
-    SilenceClock silence = {};
-  };
-  struct Asking {
-    Link link;
-    TimePoint since;
-  };
-
-  Result<bool> has_greeting(ChunkStream& chunks);
-  void look_for_departure();
-  void note_refusal(TimePoint time) noexcept {
-    if (refusals_++ == 0) refused_since_ = time;
-  }
-
-  const bool dials_;
-  const bool heals_;
-  std::list<Candidate> candidates_;
-  std::optional<Asking> asking_;
-  std::uint64_t last_dialed_ = 0;  // attempt
-  int refusals_ = 0;               // in a row
-  TimePoint refused_since_;
 };
 
 // The chunks that go both ways over one connection, from its greeting to its end.
@@ -263,7 +179,7 @@ class ChunkExchange {
   Result<bool> on_chunk();
 
   const ConnectionArgs args_;
-  CountedConnection counted_;  // one about to end does not count in the limit
+  std::unique_ptr<CountedConnection> counted_;  // one about to end does not count in the limit
   EndAgreement agreement_;
   std::deque<EndWord> words_;  // to be sent
   bool ended_ = false;

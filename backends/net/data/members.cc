@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "backends/net/connection/handshake.h"
+
 namespace ronde::net {
 
 int Members::position(int job_rank) const noexcept {
@@ -14,21 +16,17 @@ int Members::position(int job_rank) const noexcept {
   return static_cast<int>(found - names_.begin());
 }
 
-std::string Members::name_of(int rank) const {
-  const FailedRank& name = who(rank);
-  return fmt::format("rank {} (pid {} on {})", name.rank, name.pid, name.host);
-}
-
 std::string Members::over(std::size_t interface) const {
   return interfaces_.size() < 2 ? std::string() : " over " + interfaces_[interface];
 }
 
 std::string Members::connection_with(int rank, std::size_t interface) const {
-  return "the connection with " + name_of(rank) + over(interface);
+  return "the connection with " + name_of(who(rank)) + over(interface);
 }
 
 Status Members::gone(int rank, std::string_view what) const {
-  return Status(Code::kRankFailure, fmt::format("{} {}", name_of(rank), what)).about(who(rank));
+  return Status(Code::kRankFailure, fmt::format("{} {}", name_of(who(rank)), what))
+      .about(who(rank));
 }
 
 Status Members::check_peer(int rank) const {
@@ -53,9 +51,9 @@ Status Members::not_connected(int rank, const Status& why, std::size_t interface
   if (why.code() == Code::kRankFailure) {
     return gone(rank, "is gone: it accepts no connection" + way);
   }
-  return Status(why.code(),
-                fmt::format("rank {} could not connect with {}{}{}", who(rank_).rank, name_of(rank),
-                            why.code() == Code::kTimeout ? " in time" : "", way))
+  return Status(why.code(), fmt::format("rank {} could not connect with {}{}{}", who(rank_).rank,
+                                        name_of(who(rank)),
+                                        why.code() == Code::kTimeout ? " in time" : "", way))
       .about(who(rank));
 }
 

@@ -36,8 +36,6 @@ class Members {
   }
   /// The rank in the group of a rank of the job; -1 where it is not in it.
   [[nodiscard]] int position(int job_rank) const noexcept;
-  /// "rank 1 (pid 7 on node1)".
-  [[nodiscard]] std::string name_of(int rank) const;
   /// "the connection with rank 1 (pid 7 on node1) over eth1"; without the interface where there is
   /// one.
   [[nodiscard]] std::string connection_with(int rank, std::size_t interface) const;

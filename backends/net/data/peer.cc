@@ -10,16 +10,51 @@
 
 namespace ronde::net {
 
+namespace {
+
+/// A new connection that carries no greeting by then is given up.
+constexpr std::chrono::seconds kGreetingLimit{3};
+/// A request that has brought no connection by then is made again.
+constexpr std::chrono::seconds kAskingLimit{2};
+/// A request that lasts so long was not made before the connection that is there.
+constexpr std::chrono::milliseconds kRequestLasts{200};
+constexpr int kRefusals = 3;
+constexpr std::chrono::milliseconds kRefusalTime{300};
+
+}  // namespace
+
 void Connection::attach(Link link) {
   const bool asks = link.dialed != args_.dials;
-  if (!asks) {
-    return greetings_.begin(std::move(link), args_.windows.stamped({.kind = FrameKind::kBegin}));
+  if (asks) {
+    if (args_.dials || !works()) asking_ = Asking{std::move(link), now()};
+    return;
   }
-  if (args_.dials || !works()) greetings_.ask(std::move(link));
+  candidates_.push_back(
+      {{ChunkStream(std::move(link.stream), heals()), std::move(link.counted)}, now()});
+  if (!args_.dials) return;
+  GreetedConnection& made = candidates_.back().connection;
+  made.attempt = ++last_dialed_;
+  made.chunks.begin(args_.windows.stamped({.kind = FrameKind::kBegin, .sequence = made.attempt}),
+                    {});
 }
 
 bool Connection::wants_connection() const noexcept {
-  return needed() && !works() && !args_.windows.receives.peer_left() && !greetings_.under_way();
+  return needed() && !works() && !args_.windows.receives.peer_left() && !under_way();
+}
+
+bool Connection::is_refused() const noexcept {
+  return refusals_ >= kRefusals && now() > refused_since_ + kRefusalTime;
+}
+
+void Connection::note_refusal() noexcept {
+  if (refusals_++ == 0) refused_since_ = now();
+}
+
+bool Connection::has_unread() const noexcept {
+  return (exchange_ && exchange_->has_unread()) ||
+         std::ranges::any_of(candidates_, [](const Candidate& candidate) {
+           return candidate.connection.chunks.has_unread();
+         });
 }
 
 void Connection::drop_connection() noexcept {
@@ -29,7 +64,8 @@ void Connection::drop_connection() noexcept {
 
 void Connection::close() noexcept {
   drop_connection();
-  greetings_.close();
+  candidates_.clear();
+  asking_.reset();
 }
 
 Status Connection::progress(bool& more, bool tends) {
@@ -56,46 +92,95 @@ Status Connection::receive(bool tends, bool& more) {
 Status Connection::judge(const Status& error) {
   if (error.ok() || !is_outage(error.code())) return error;
   const bool rests = exchange_->may_be_closed();
-  if (!rests && !args_.windows.heals()) return error;
+  if (!rests && !heals()) return error;
   drop_connection();
   if (!args_.windows.receives.peer_left() && !rests) begin_outage(now(), error.message());
   return {};
 }
 
+/// Uses the next new connection whose greeting is there, if there is one.
 Status Connection::greet() {
-  if (!greetings_.needs_looks()) return {};
-  RONDE_ASSIGN_OR_RETURN(auto connection, greetings_.next());
-  return connection ? use(std::move(*connection)) : Status();
+  if (asking_) look_for_departure();
+  for (auto it = candidates_.begin(); it != candidates_.end();) {
+    const auto greeted = has_greeting(it->connection.chunks);
+    if (greeted.ok() && !*greeted) {
+      ++it;
+      continue;
+    }
+    if (!greeted.ok() && !is_outage(greeted.status().code())) return greeted.status();
+    GreetedConnection connection = std::move(it->connection);
+    it = candidates_.erase(it);
+    if (greeted.ok()) return use(std::move(connection));
+    if (args_.dials) note_refusal();
+  }
+  return {};
+}
+
+/// True once the peer's greeting is there, or where it sends none.
+Result<bool> Connection::has_greeting(ChunkStream& chunks) {
+  if (args_.dials && !heals()) return true;
+  if (chunks.writing()) RONDE_RETURN_IF_ERROR(chunks.write().status());
+  bool dry = false;
+  RONDE_ASSIGN_OR_RETURN(const auto step, chunks.read(dry));
+  if (step == ChunkStream::Step::kNothing) return false;
+  if (chunks.incoming().kind == FrameKind::kBegin) return true;
+  return Status(Code::kInternal, "sent no greeting");
+}
+
+/// The peer closes the connection by which this rank asks only where it has left; a network may cut
+/// it.
+void Connection::look_for_departure() {
+  std::byte byte{};
+  const iovec piece{&byte, 1};
+  if (asking_->link.stream.receive({&piece, 1}).ok()) return;
+  if (!args_.dials) note_refusal();
+  asking_.reset();
 }
 
 /// Replaces the connection by one that is not older.
 Status Connection::use(GreetedConnection connection) {
   const ChunkHeader greeting = connection.chunks.incoming();
+  if (!args_.dials) connection.attempt = greeting.sequence;
   if (connection.attempt <= attempt_) return {};
   drop_connection();
   attempt_ = connection.attempt;
   exchange_.emplace(std::move(connection), args_);
   asked_ = false;
-  greetings_.settle();
+  asking_.reset();
+  refusals_ = 0;
+  if (!heals()) candidates_.clear();  // the dialer has given them up
   RONDE_RETURN_IF_ERROR(args_.windows.acknowledge(greeting));
   outages_.end(now());
   return {};
 }
 
 bool Connection::needs_looks() const noexcept {
-  return (outages_.lasting() && needed()) || outages_.has_ended() || greetings_.needs_looks() ||
-         (exchange_ && exchange_->needs_looks());
+  return (outages_.lasting() && needed()) || outages_.has_ended() || asking_ ||
+         !candidates_.empty() || (exchange_ && exchange_->needs_looks());
 }
 
 void Connection::look(TimePoint time) {
-  if (const auto since = greetings_.look(time, was_connected())) {
-    asked_ = true;
-    begin_outage(*since, "broke on the other side");
-  }
-  if (!exchange_ || !args_.windows.heals()) return;
+  if (!heals()) return;
+  look_at_new(time);
+  if (!exchange_) return;
   const Duration silence = exchange_->look(time);
   if (exchange_->is_silent()) begin_outage(time - silence, "fell silent");
   if (works()) outages_.end(now());
+}
+
+/// Gives up what is silent, and believes a peer that has asked for long.
+void Connection::look_at_new(TimePoint time) {
+  std::erase_if(candidates_, [&](Candidate& candidate) {
+    return candidate.silence.look(candidate.connection.chunks.fd(), time) >= kSilentAfter ||
+           time > candidate.since + kGreetingLimit;
+  });
+  if (!asking_) return;
+  const TimePoint since = asking_->since;
+  // The holder's end would look like a departure.
+  if (!args_.dials && time > since + kAskingLimit) asking_.reset();
+  if (!args_.dials || !was_connected() || time < since + kRequestLasts) return;
+  asked_ = true;
+  begin_outage(since, "broke on the other side");
 }
 
 void Connection::begin_outage(TimePoint since, std::string reason) {
@@ -179,31 +264,28 @@ Status Peer::take_failure(std::size_t interface, const Status& why) {
 Status Peer::connect() {
   // A peer that leaves after all transfers ends no wait for another.
   if (windows_.has_posted()) RONDE_RETURN_IF_ERROR(failed_);
-  for (std::size_t interface = 0; interface < connections_.size(); ++interface)
-    RONDE_RETURN_IF_ERROR(connect(interface));
+  for (std::size_t interface = 0; interface < connections_.size(); ++interface) connect(interface);
   return {};
 }
 
 /// The lower rank asks for a connection once the higher one is late.
-Status Peer::connect(std::size_t interface) {
+void Peer::connect(std::size_t interface) {
   const Connection& connection = connections_[interface];
-  if (dialing_.test(interface) || ended_ || !connection.wants_connection()) return {};
+  if (dialing_.test(interface) || ended_ || !connection.wants_connection()) return;
   if (dials_) return dial(interface);
   const auto& outage = connection.outage();
   const TimePoint late =
       outage ? outage->began + kLateConnection : posted_since_ + needs_.args.late_after;
-  return now() > late ? dial(interface) : Status();
+  if (now() > late) dial(interface);
 }
 
-Status Peer::dial(std::size_t interface) {
+void Peer::dial(std::size_t interface) {
   const TcpTransportArgs& args = needs_.args;
   const FailedRank& who = members().who(rank_);
-  RONDE_ASSIGN_OR_RETURN(const Route route, args.route(who, interface));
   dialing_.set(interface);
   args.manager->dial(
-      needs_.services[interface], who.rank, route,
+      needs_.services[interface], who.rank, args.route(who, interface),
       heals() && connections_[interface].was_connected() ? kForever : now() + args.timeout);
-  return {};
 }
 
 Status Peer::progress(bool& more) {
@@ -222,7 +304,7 @@ Status Peer::turn(bool& more, bool tends) {
   // The caller may use a buffer again once its receive is done.
   for (Connection& each : connections_) each.drop_known_chunk();
   for (std::size_t interface = 0; interface < connections_.size(); ++interface) {
-    if (!connections_[interface].is_slowed()) RONDE_RETURN_IF_ERROR(connect(interface));
+    if (!connections_[interface].is_slowed()) connect(interface);
   }
   return {};
 }
@@ -288,8 +370,8 @@ Status Peer::check_outage(std::size_t interface) const {
   return members().gone(
       rank_,
       fmt::format("is cut off: its connection with {}{} {}, and there was none for {:.3g} s ({})",
-                  members().name_of(members().rank()), members().over(interface), outage->reason,
-                  seconds(needs_.args.limit),
+                  name_of(members().who(members().rank())), members().over(interface),
+                  outage->reason, seconds(needs_.args.limit),
                   needs_.args.needs_all_interfaces
                       ? "RONDE_LINK_TIMEOUT_MS; RONDE_RECONNECT_SECONDS lets other interfaces go on"
                       : "RONDE_RECONNECT_SECONDS"));

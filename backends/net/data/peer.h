@@ -8,24 +8,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
-#include <memory>
+#include <list>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "backends/net/connection/handshake.h"
 #include "backends/net/connection/outage.h"
 #include "backends/net/connection/socket.h"
 #include "backends/net/data/chunk_exchange.h"
 #include "backends/net/data/tcp_transport.h"
 #include "backends/net/data/windows.h"
 #include "backends/net/mesh/connection_manager.h"
-#include "core/base/abort.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
-#include "core/ports/connection_counts.h"
 
 namespace ronde::net {
 
@@ -45,8 +41,7 @@ namespace ronde::net {
 /// One connection with a peer. No call blocks. Threads: one at a time.
 class Connection {
  public:
-  explicit Connection(const ConnectionArgs& args) noexcept
-      : args_(args), greetings_(args.dials, args.windows.heals()) {}
+  explicit Connection(const ConnectionArgs& args) noexcept : args_(args) {}
 
   /// Closes all connections.
   void close() noexcept;
@@ -64,12 +59,12 @@ class Connection {
   /// True where a connection is needed and none is under way.
   [[nodiscard]] bool wants_connection() const noexcept;
   /// True while connections were closed before a greeting: the next one has time.
-  [[nodiscard]] bool is_slowed() const noexcept { return greetings_.is_slowed(); }
+  [[nodiscard]] bool is_slowed() const noexcept { return refusals_ > 0; }
   /// True once a connection has carried chunks.
   [[nodiscard]] bool was_connected() const noexcept { return attempt_ != 0; }
   /// True where the peer's process closed several new connections before a greeting: it has left
   /// the group.
-  [[nodiscard]] bool is_refused() const noexcept { return greetings_.is_refused(); }
+  [[nodiscard]] bool is_refused() const noexcept;
 
   /// Moves what the connections take and give now; `more`: more may move without a poll(). `tends`:
   /// reads a connection that carries nothing too. One that heals and breaks is an outage, no error.
@@ -90,7 +85,7 @@ class Connection {
   [[nodiscard]] bool needs_looks() const noexcept;
   /// True where the connection carries nothing and may rest.
   [[nodiscard]] bool may_rest() const noexcept {
-    return works() && exchange_->may_rest() && !greetings_.under_way();
+    return works() && exchange_->may_rest() && !under_way();
   }
   /// Asks the peer for that.
   void rest() { exchange_->ask_to_rest(); }
@@ -107,7 +102,7 @@ class Connection {
   /// Calls `add(fd, events)` for each descriptor whose events move something on.
   template <typename Add>
   void for_each_wait(Add add) const {
-    greetings_.for_each_wait(add);
+    for_each_new(add);
     if (!exchange_) return;
     const bool writes = exchange_->has_output(may_take());
     add(exchange_->fd(), (exchange_->reads() ? POLLIN : 0) | (writes ? POLLOUT : 0));
@@ -115,20 +110,50 @@ class Connection {
   /// Calls `add(fd)` for each descriptor whose input concerns a connection that carries nothing.
   template <typename Add>
   void for_each_idle(Add add) const {
-    greetings_.for_each_wait([&](int fd, int) { add(fd); });
+    for_each_new([&](int fd, int) { add(fd); });
     if (exchange_ && exchange_->reads(/*tends=*/true)) add(exchange_->fd());
   }
   /// True where a sleep in poll() would miss bytes that have arrived.
-  [[nodiscard]] bool has_unread() const noexcept {
-    return (exchange_ && exchange_->has_unread()) || greetings_.has_unread();
-  }
+  [[nodiscard]] bool has_unread() const noexcept;
 
  private:
+  /// A new connection before it carries chunks. Where connections heal both ranks greet, and soon,
+  /// as a thread drives each. Else only the dialer does, once its caller waits.
+  struct Candidate {
+    GreetedConnection connection;
+    TimePoint since;
+    SilenceClock silence = {};
+  };
+  /// The connection by which the lower rank asks for another. Both hold it until there is a new
+  /// one. It ends early where the peer has left.
+  struct Asking {
+    Link link;
+    TimePoint since;
+  };
+
+  [[nodiscard]] bool heals() const noexcept { return args_.windows.heals(); }
   /// False where others carry the share of this connection, which may be dead.
   [[nodiscard]] bool may_take() const noexcept { return !args_.shares || works(); }
   [[nodiscard]] bool needed() const noexcept { return !args_.windows.is_idle() || asked_; }
 
+  /// True while a new connection may come.
+  [[nodiscard]] bool under_way() const noexcept {
+    return !candidates_.empty() || (!args_.dials && asking_);
+  }
+  template <typename Add>
+  void for_each_new(Add add) const {
+    for (const Candidate& candidate : candidates_) {
+      const ChunkStream& chunks = candidate.connection.chunks;
+      add(chunks.fd(), chunks.writing() ? POLLIN | POLLOUT : POLLIN);
+    }
+    if (asking_) add(asking_->link.stream.fd(), POLLIN);
+  }
+
   Status greet();
+  Result<bool> has_greeting(ChunkStream& chunks);
+  void look_for_departure();
+  void look_at_new(TimePoint time);
+  void note_refusal() noexcept;
   Status use(GreetedConnection connection);
   void drop_connection() noexcept;
   Status receive(bool tends, bool& more);
@@ -137,9 +162,13 @@ class Connection {
 
   const ConnectionArgs args_;
   std::optional<ChunkExchange> exchange_;  // over the connection in use
-  Greetings greetings_;
-  bool asked_ = false;         // by the peer, for another connection
-  std::uint64_t attempt_ = 0;  // of the connection in use
+  std::list<Candidate> candidates_;
+  std::optional<Asking> asking_;
+  bool asked_ = false;             // by the peer, for another connection, in vain so far
+  std::uint64_t attempt_ = 0;      // of the connection in use: the dialer counts
+  std::uint64_t last_dialed_ = 0;  // attempt
+  int refusals_ = 0;               // in a row: connections that were closed before a greeting
+  TimePoint refused_since_;
   OutageLog outages_;
 };
 
@@ -233,8 +262,8 @@ class Peer {
   void note_post();
   Status turn(bool& more, bool tends);
   void defer(const Status& error);
-  Status connect(std::size_t interface);
-  Status dial(std::size_t interface);
+  void connect(std::size_t interface);
+  void dial(std::size_t interface);
   [[nodiscard]] Status check() const;
   [[nodiscard]] Status check_outage(std::size_t interface) const;
   void report_outages();

@@ -30,10 +30,7 @@ class TcpGroup final : public Communicator {
 
 PeerNames names_of(const GroupSpec& group) {
   PeerNames names;
-  for (const int rank : group.ranks) {
-    const PeerInfo& peer = group.topology->peers[static_cast<std::size_t>(rank)];
-    names.push_back({rank, peer.host_name, peer.pid});
-  }
+  for (const int rank : group.ranks) names.push_back(group.topology->who(rank));
   return names;
 }
 
@@ -99,10 +96,9 @@ Result<std::shared_ptr<ConnectionManager>> TcpBackend::manager_for(const GroupSp
 
 Result<std::unique_ptr<Communicator>> TcpBackend::open(const GroupSpec& group, Exchange&) {
   RONDE_ASSIGN_OR_RETURN(auto manager, manager_for(group));
-  auto route = [args = args_, inside = group.on_one_host()](
-                   const FailedRank& who, std::size_t interface) -> Result<Route> {
-    if (inside) return Route(endpoint_inside(*args, who));
-    return args->routes.to(who.rank, interface);
+  auto route = [args = args_, inside = group.on_one_host()](const FailedRank& who,
+                                                            std::size_t interface) {
+    return inside ? Route{endpoint_inside(*args, who)} : args->routes.to(who.rank, interface);
   };
   const TcpBackendArgs& args = *args_;
   const bool healing = heals(args, group);

@@ -4,9 +4,7 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "backends/net/connection/handshake.h"
 #include "backends/net/connection/socket.h"
@@ -22,10 +20,10 @@ inline constexpr std::size_t kHealingWindowBytes = std::size_t{8} << 20;
 /// The needs of connections of this rank.
 struct TcpBackendArgs {
   Party party;  ///< Of the job, with keys; purpose and context are set for each group.
-  Secret secret;
-  std::shared_ptr<ConnectionManager> manager;  ///< Between hosts; null for a job of one host.
-  Routes routes;                               ///< Several: data is spread over them.
-  Duration timeout{};                          ///< For one connection.
+  Secret secret = {};
+  std::shared_ptr<ConnectionManager> manager = nullptr;  ///< Null for a job of one host.
+  Routes routes = {};                                    ///< Several: data is spread over them.
+  Duration timeout{};                                    ///< For one connection.
   /// A peer that has not dialed for so long may have left the group. A connection to it shows it.
   Duration late_after = std::chrono::seconds(1);
   Duration reconnect_limit{};                      ///< Between hosts; 0: connections do not heal.

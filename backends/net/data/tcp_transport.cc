@@ -184,21 +184,6 @@ class TcpTransport final : public Transport {
   }
 
  private:
-  /// The connections over one interface, for the manager's thread.
-  class Tended final : public TendedConnections {
-   public:
-    Tended(TcpTransport& owner, std::size_t interface) noexcept
-        : owner_(owner), interface_(interface) {}
-
-    TimePoint tend() override { return owner_.tend(); }
-    TimePoint least_recent_use() override { return owner_.least_recent_use(interface_); }
-    void end_least_recent() override { owner_.end_least_recent(interface_); }
-
-   private:
-    TcpTransport& owner_;
-    const std::size_t interface_;
-  };
-
   /// The descriptors that a caller sleeps on.
   struct Sleep {
     std::vector<pollfd> entries;
@@ -214,16 +199,23 @@ class TcpTransport final : public Transport {
   void add_service(std::size_t interface) {
     Party party = args_.party;
     if (interface > 0) party.context += fmt::format("\ninterface {}", interface);
-    auto on_link = [this, interface](Link link) {
-      mailbox_.put({interface, std::move(link), Status()});
-    };
-    auto on_failure = [this, interface](int rank, const Status& why) {
-      mailbox_.put({interface, Link{.rank = rank, .stream = Stream()}, why});
-    };
-    tended_by_interface_.push_back(std::make_unique<Tended>(*this, interface));
-    services_.push_back(
-        args_.manager->add({std::move(party), std::move(on_link), std::move(on_failure),
-                            args_.between_hosts ? tended_by_interface_.back().get() : nullptr}));
+    ConnectionManager::Service service{
+        .party = std::move(party),
+        .on_link =
+            [this, interface](Link link) {
+              mailbox_.put({interface, std::move(link), Status()});
+            },
+        .on_failure =
+            [this, interface](int rank, const Status& why) {
+              mailbox_.put({interface, Link{.rank = rank, .stream = Stream()}, why});
+            }};
+    if (args_.between_hosts) {
+      service.tended = {
+          .tend = [this] { return tend(); },
+          .least_recent_use = [this, interface] { return least_recent_use(interface); },
+          .end_least_recent = [this, interface] { end_least_recent(interface); }};
+    }
+    services_.push_back(args_.manager->add(std::move(service)));
   }
 
   void remove_services() {
@@ -450,9 +442,8 @@ class TcpTransport final : public Transport {
 
   const TcpTransportArgs args_;
   const pid_t process_ = ::getpid();
-  const bool tended_;  // by the manager's thread
-  Mailbox mailbox_;    // its wake-up is also for aborts
-  std::vector<std::unique_ptr<Tended>> tended_by_interface_;
+  const bool tended_;                                   // by the manager's thread
+  Mailbox mailbox_;                                     // its wake-up is also for aborts
   std::vector<ConnectionManager::ServiceId> services_;  // by interface
   const PeerNeeds needs_{args_, services_};
   Mutex mutex_;

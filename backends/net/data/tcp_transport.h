@@ -33,7 +33,7 @@ struct TcpTransportArgs {
   std::shared_ptr<ConnectionManager> manager;
   bool between_hosts = false;  ///< Connections count in the manager's budget.
   /// The way to a rank over the interface of that place in the list of `members`.
-  std::function<Result<Route>(const FailedRank& who, std::size_t interface)> route;
+  std::function<Route(const FailedRank& who, std::size_t interface)> route;
   Duration timeout{};  ///< For the first connection with a peer.
   /// A peer that has not dialed for so long may have left the group: see TcpBackendArgs.
   Duration late_after{};

@@ -15,7 +15,6 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <memory>
@@ -177,11 +176,11 @@ Result<std::string> make_credential(const HandoverArgs& args, const Secret& secr
   Payload payload{.job = args.job, .secret = {}};
   std::ranges::copy(secret.bytes(), payload.secret.begin());
   const auto lifetime = std::chrono::ceil<std::chrono::seconds>(args.start_timeout) + kGrace;
-  return args.credentials->encode(encode_wire<std::string>(payload), lifetime);
+  return args.munge.encode(encode_wire<std::string>(payload), lifetime);
 }
 
 Result<Secret> open_credential(const HandoverArgs& args, const std::string& credential) {
-  RONDE_ASSIGN_OR_RETURN(const std::string bytes, args.credentials->decode(credential));
+  RONDE_ASSIGN_OR_RETURN(const std::string bytes, args.munge.decode(credential));
   const auto payload = decode_wire<Payload>(as_bytes(bytes), "munge credential");
   if (!payload.ok() || payload->job != args.job) {
     return Status(Code::kUnavailable, "another job of this user listens there");

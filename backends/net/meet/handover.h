@@ -13,37 +13,26 @@
 
 namespace ronde::net {
 
-// Credentials of MUNGE, the authentication service of Slurm clusters: libmunge, loaded when it is
-// there, and the munged of each host.
-
-/// Makes and reads credentials that processes of this user alone can read, on all hosts with the
-/// same MUNGE key. Threads: any.
-class Credentials {
+/// MUNGE, the authentication service of Slurm clusters: libmunge, loaded when it is there, and the
+/// munged of each host. It makes and reads credentials that processes of this user alone can read,
+/// on all hosts with the same MUNGE key. Threads: any.
+class Munge {
  public:
-  virtual ~Credentials() = default;
+  /// `library` is what the dynamic linker looks for.
+  explicit Munge(std::string library = "libmunge.so.2") : library_(std::move(library)) {}
 
   /// A text that hides and signs `payload` for as long as `lifetime`, an hour at most. Blocks
   /// (munged). Errors: kUnavailable naming this host and the reason.
-  [[nodiscard]] virtual Result<std::string> encode(std::string_view payload,
-                                                   std::chrono::seconds lifetime) const = 0;
+  [[nodiscard]] Result<std::string> encode(std::string_view payload,
+                                           std::chrono::seconds lifetime) const;
 
   /// The payload of a credential that a process of this user has made. A credential may be read
   /// more than once. Blocks (munged). Errors: kUnavailable naming this host, the reason, and both
   /// clocks where they differ too much.
-  [[nodiscard]] virtual Result<std::string> decode(const std::string& credential) const = 0;
-};
-
-/// Those of MUNGE. `library` is what the dynamic linker looks for.
-class Munge : public Credentials {
- public:
-  explicit Munge(std::string library = "libmunge.so.2") : library_(std::move(library)) {}
-
-  [[nodiscard]] Result<std::string> encode(std::string_view payload,
-                                           std::chrono::seconds lifetime) const override;
-  [[nodiscard]] Result<std::string> decode(const std::string& credential) const override;
+  [[nodiscard]] Result<std::string> decode(const std::string& credential) const;
 
  private:
-  const std::string library_;
+  std::string library_;
 };
 
 /// The facts that all ranks of the job know.
@@ -51,7 +40,7 @@ struct HandoverArgs {
   std::string job;                   ///< The job's name.
   std::vector<std::string> folders;  ///< Tried in turn; all that exist are used.
   std::chrono::milliseconds start_timeout{};
-  const Credentials* credentials = nullptr;
+  Munge munge = Munge();
 };
 
 /// Rank 0's side. The destructor removes the files.

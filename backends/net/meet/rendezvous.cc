@@ -21,31 +21,25 @@ struct Verdict {
 
 }  // namespace
 
-PackedRoster::PackedRoster(const Roster& roster) {
-  std::map<HostFacts, std::uint32_t> known;
-  ranks_.reserve(roster.size());
-  for (const auto& [rank, who] : roster) {
-    Entry entry{rank, 0, who};
-    HostFacts facts{std::exchange(entry.who.version, {}), std::exchange(entry.who.host_name, {}),
-                    std::exchange(entry.who.host_identity, {})};
-    const auto [host, fresh] = known.try_emplace(facts, known.size());
-    if (fresh) hosts_.push_back(std::move(facts));
-    entry.host = host->second;
-    ranks_.push_back(std::move(entry));
+PackedRoster pack(const Roster& roster) {
+  PackedRoster packed;
+  for (auto [rank, who] : roster) {
+    const HostFacts facts{std::exchange(who.version, {}), std::exchange(who.host_name, {}),
+                          std::exchange(who.host_identity, {})};
+    packed[facts][rank] = std::move(who);
   }
+  return packed;
 }
 
-Result<Roster> PackedRoster::unpack() const {
+Roster unpack(const PackedRoster& packed) {
   Roster roster;
-  for (const Entry& entry : ranks_) {
-    if (entry.host >= hosts_.size()) {
-      return Status(Code::kInvalidArgument, "a roster with a rank on no host");
+  for (const auto& [facts, ranks] : packed) {
+    for (const auto& [rank, rest] : ranks) {
+      Introduction& who = roster[rank] = rest;
+      who.version = facts.version;
+      who.host_name = facts.host_name;
+      who.host_identity = facts.host_identity;
     }
-    const HostFacts& facts = hosts_[entry.host];
-    Introduction& who = roster[entry.rank] = entry.who;
-    who.version = facts.version;
-    who.host_name = facts.host_name;
-    who.host_identity = facts.host_identity;
   }
   return roster;
 }
@@ -53,7 +47,7 @@ Result<Roster> PackedRoster::unpack() const {
 std::string encode_verdict(const Result<Roster>& verdict, const std::optional<Secret>& secret) {
   if (!verdict.ok()) return encode_wire<std::string>(Verdict{verdict.status(), {}, {}});
   return encode_wire<std::string>(
-      Verdict{{}, PackedRoster(*verdict), std::string(secret ? as_text(secret->bytes()) : "")});
+      Verdict{{}, pack(*verdict), std::string(secret ? as_text(secret->bytes()) : "")});
 }
 
 Result<Roster> decode_verdict(std::string_view bytes, std::optional<Secret>* secret) {
@@ -63,9 +57,7 @@ Result<Roster> decode_verdict(std::string_view bytes, std::optional<Secret>* sec
   if (secret != nullptr && verdict->secret.size() == Secret::kBytes) {
     *secret = Secret(as_bytes(verdict->secret).first<Secret::kBytes>());
   }
-  auto roster = verdict->roster.unpack();
-  if (!roster.ok()) return Status(Code::kInternal, roster.status().message());
-  return roster;
+  return unpack(verdict->roster);
 }
 
 std::size_t most_verdict_bytes(int size) {
@@ -77,14 +69,11 @@ Result<std::shared_ptr<const Party>> party_with(Party party, const Secret& secre
   return std::make_shared<const Party>(std::move(party));
 }
 
-std::string describe(int rank, const Introduction& who) {
-  return fmt::format("rank {} (pid {} on {})", rank, who.pid, who.host_name);
-}
-
 Status went_away(int rank, const Introduction& who, std::string_view why) {
+  const FailedRank gone = who.of(rank);
   return Status(Code::kRankFailure, fmt::format("{} went away during the rendezvous{}{}",
-                                                describe(rank, who), why.empty() ? "" : ": ", why))
-      .about({rank, who.host_name, who.pid});
+                                                name_of(gone), why.empty() ? "" : ": ", why))
+      .about(gone);
 }
 
 Status came_twice(int rank, const Introduction& first, const Introduction& second) {
@@ -94,7 +83,7 @@ Status came_twice(int rank, const Introduction& first, const Introduction& secon
 }
 
 Status does_not_belong(int rank, const Introduction& who) {
-  return {Code::kInvalidArgument, fmt::format("{} does not belong here", describe(rank, who))};
+  return {Code::kInvalidArgument, fmt::format("{} does not belong here", name_of(who.of(rank)))};
 }
 
 }  // namespace ronde::net

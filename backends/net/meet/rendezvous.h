@@ -1,14 +1,13 @@
 // The messages and the roster of a rendezvous. All ranks learn the same roster, or the same error.
 #pragma once
 
+#include <compare>
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "backends/net/connection/handshake.h"
@@ -20,42 +19,22 @@ namespace ronde::net {
 /// The ranks that have met.
 using Roster = std::map<int, Introduction>;
 
-/// A roster as it travels: the facts of a host go once, not with each rank.
-class PackedRoster {
- public:
-  PackedRoster() = default;
-  explicit PackedRoster(const Roster& roster);
+/// The facts that the ranks of a host share.
+struct HostFacts {
+  std::string version;
+  std::string host_name;
+  std::string host_identity;
 
-  /// Errors: kInvalidArgument where a rank names a host that is not there.
-  [[nodiscard]] Result<Roster> unpack() const;
-
-  static void fields(auto& wire, auto& self) { wire(self.hosts_, self.ranks_); }
-
- private:
-  struct HostFacts {
-    std::string version;
-    std::string host_name;
-    std::string host_identity;
-
-    bool operator<(const HostFacts& other) const {
-      return std::tie(host_identity, host_name, version) <
-             std::tie(other.host_identity, other.host_name, other.version);
-    }
-    static void fields(auto& wire, auto& self) {
-      wire(self.version, self.host_name, self.host_identity);
-    }
-  };
-  struct Entry {
-    int rank = 0;
-    std::uint32_t host = 0;  ///< Index of its facts, which `who` lacks.
-    Introduction who;
-
-    static void fields(auto& wire, auto& self) { wire(self.rank, self.host, self.who); }
-  };
-
-  std::vector<HostFacts> hosts_;
-  std::vector<Entry> ranks_;
+  auto operator<=>(const HostFacts&) const = default;
+  static void fields(auto& wire, auto& self) {
+    wire(self.version, self.host_name, self.host_identity);
+  }
 };
+
+/// A roster as it travels: the facts of a host go once, and introductions lack them.
+using PackedRoster = std::map<HostFacts, Roster>;
+PackedRoster pack(const Roster& roster);
+Roster unpack(const PackedRoster& packed);
 
 /// The end of a rendezvous, for all ranks: the roster, or the error that all return. `secret`: the
 /// job's, for a rank that lacks it.
@@ -83,9 +62,6 @@ struct Report {
 
 /// The party with the keys of a secret. Errors: as Keys::derive.
 Result<std::shared_ptr<const Party>> party_with(Party party, const Secret& secret);
-
-/// "rank 3 (pid 17 on node1)".
-std::string describe(int rank, const Introduction& who);
 
 /// The errors of a rank that has connected: it went away; another process has the same rank; it
 /// connects where it is not expected.

@@ -20,9 +20,9 @@ namespace {
 /// The hosts of a job, in ascending order of their lowest ranks.
 class HostsOfTree {
  public:
-  void add_host() { ranks_of_.emplace_back(); }
-  /// The next ranks are on `host`.
+  /// The next ranks are on `host`, which may be the next one.
   void add_ranks(int host, int count) {
+    if (host == this->count()) ranks_of_.emplace_back();
     for (int added = 0; added < count; ++added) {
       ranks_of_[static_cast<std::size_t>(host)].push_back(ranks());
       host_of_.push_back(host);
@@ -86,13 +86,8 @@ bool add_hosts(std::string_view text, HostsOfTree& hosts) {
   const auto entry = read_entry(text);
   if (!entry || entry->known >= hosts.count()) return false;
   if (hosts.ranks() + std::int64_t{entry->ranks} * entry->hosts > kMost) return false;
-  if (entry->known >= 0) {
-    hosts.add_ranks(entry->known, entry->ranks);
-    return true;
-  }
   for (int added = 0; added < entry->hosts; ++added) {
-    hosts.add_host();
-    hosts.add_ranks(hosts.count() - 1, entry->ranks);
+    hosts.add_ranks(entry->known >= 0 ? entry->known : hosts.count(), entry->ranks);
   }
   return true;
 }

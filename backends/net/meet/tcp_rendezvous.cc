@@ -1,20 +1,15 @@
 #include "backends/net/meet/tcp_rendezvous.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "backends/net/connection/socket.h"
 #include "backends/net/meet/handover.h"
 #include "backends/net/meet/tree_rendezvous.h"
-#include "backends/net/meet/unix_rendezvous.h"
 #include "core/base/log.h"
-#include "core/base/mutex.h"
 #include "core/base/os/interfaces.h"
 
 namespace ronde::net {
@@ -322,8 +317,7 @@ Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
   RemoteJob job;
   const Status listens = listen_for_links(config, resolved, party, job);
   if (!listens.ok()) return advised(listens, config);
-  const Munge munge;
-  const HandoverArgs handover{config.job_id, config.shared_folders, config.start_timeout, &munge};
+  const HandoverArgs handover{config.job_id, config.shared_folders, config.start_timeout};
   const JobFacts facts{config, party, handover, cancel};
   std::optional<Secret> secret = given;
   RONDE_ASSIGN_OR_RETURN(const auto place, place_in_rendezvous(config));

@@ -8,8 +8,6 @@
 
 #include "backends/net/connection/handshake.h"
 #include "backends/net/connection/secret.h"
-#include "backends/net/connection/socket.h"
-#include "backends/net/connection/stream.h"
 #include "backends/net/meet/rendezvous.h"
 #include "core/base/os/endpoint.h"
 #include "core/base/settings/config.h"

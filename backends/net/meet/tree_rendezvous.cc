@@ -297,14 +297,14 @@ class TreeNode {
     auto report = decode_wire<Report>(as_bytes(bytes), "report");
     if (!report.ok()) return {Code::kInternal, report.status().message()};
     RONDE_RETURN_IF_ERROR(report->status);
-    const auto roster = report->roster.unpack();
-    if (!roster.ok()) return {Code::kInternal, roster.status().message()};
     settle(child);
     if (place_.open) news_[rank] = child.who;
     missing_.insert(report->missing.begin(), report->missing.end());
     unheard_.insert(report->unheard.begin(), report->unheard.end());
     unproven_.insert(report->unproven.begin(), report->unproven.end());
-    for (const auto& [other, who] : *roster) RONDE_RETURN_IF_ERROR(welcome(other, who, child));
+    for (const auto& [other, who] : unpack(report->roster)) {
+      RONDE_RETURN_IF_ERROR(welcome(other, who, child));
+    }
     return {};
   }
 
@@ -394,20 +394,21 @@ class TreeNode {
   }
 
   [[nodiscard]] Status no_verdict() const {
+    const FailedRank parent = parent_who_.of(parent_rank_);
     return Status(Code::kTimeout,
                   fmt::format("rank {} heard no verdict on the rendezvous from {} in time",
-                              args_.party->rank, describe(parent_rank_, parent_who_)))
-        .about({parent_rank_, parent_who_.host_name, parent_who_.pid});
+                              args_.party->rank, name_of(parent)))
+        .about(parent);
   }
 
   /// An open place reports each rank once, another one all ranks.
   void report(const Status& failure) {
-    const PackedRoster roster(place_.open ? std::exchange(news_, {}) : roster_);
-    send(parent_, encode_wire<std::string>(Report{.status = failure,
-                                                  .missing = {missing_.begin(), missing_.end()},
-                                                  .unheard = {unheard_.begin(), unheard_.end()},
-                                                  .unproven = {unproven_.begin(), unproven_.end()},
-                                                  .roster = roster}));
+    send(parent_, encode_wire<std::string>(
+                      Report{.status = failure,
+                             .missing = {missing_.begin(), missing_.end()},
+                             .unheard = {unheard_.begin(), unheard_.end()},
+                             .unproven = {unproven_.begin(), unproven_.end()},
+                             .roster = pack(place_.open ? std::exchange(news_, {}) : roster_)}));
   }
 
   void spread(const std::string& verdict) {

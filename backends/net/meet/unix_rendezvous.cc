@@ -30,11 +30,11 @@ Result<LocalJob> host(UnixRendezvousArgs& args) {
     RONDE_ASSIGN_OR_RETURN(job.secret, Secret::random());
   }
   RONDE_ASSIGN_OR_RETURN(args.party.keys, Keys::derive(job.secret));
-  RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment,
-                         HostSegment::create(args.ranks, args.party.size));
-  HostSegment* const shared = segment.get();
+  RONDE_ASSIGN_OR_RETURN(const FileDescriptor memory,
+                         HostSegment::make_memory(args.ranks.size(), args.party.size));
+  RONDE_ASSIGN_OR_RETURN(auto segment, HostSegment::map(memory, args.ranks, args.party.size));
   job.channel = std::make_unique<HostChannel>(std::move(segment), args.party.rank);
-  RONDE_RETURN_IF_ERROR(job.channel->hold());
+  RONDE_RETURN_IF_ERROR(job.channel->watch().start());
   const RendezvousPlace place = place_of_root(std::span(args.ranks).subspan(1));
   TreeResult met =
       meet_by_tree({.party = &args.party,
@@ -43,9 +43,8 @@ Result<LocalJob> host(UnixRendezvousArgs& args) {
                     .cancel = args.cancel,
                     .greeting = make_greeting(known ? std::nullopt : std::optional(job.secret)),
                     .listener = std::move(listener),
-                    .passed_fd = shared->fd()});
+                    .passed_fd = memory.get()});
   RONDE_ASSIGN_OR_RETURN(job.roster, std::move(met.roster));
-  shared->release_fd();
   return job;
 }
 
@@ -58,12 +57,10 @@ Result<LocalJob> visit(UnixRendezvousArgs& args) {
   };
   const auto take_segment = [&](Stream& host) -> Status {
     const WaitLimit limit(now() + args.timeout, args.cancel);
-    RONDE_ASSIGN_OR_RETURN(FileDescriptor memory, recv_descriptor(host.fd(), limit));
-    RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment,
-                           HostSegment::attach(std::move(memory), args.ranks, args.party.size));
-    segment->release_fd();
+    RONDE_ASSIGN_OR_RETURN(const FileDescriptor memory, recv_descriptor(host.fd(), limit));
+    RONDE_ASSIGN_OR_RETURN(auto segment, HostSegment::map(memory, args.ranks, args.party.size));
     job.channel = std::make_unique<HostChannel>(std::move(segment), args.party.rank);
-    return job.channel->hold();
+    return job.channel->watch().start();
   };
   const RendezvousPlace place;
   TreeResult met = meet_by_tree({.party = &args.party,
@@ -90,9 +87,8 @@ Result<LocalJob> rendezvous_on_host(UnixRendezvousArgs args) {
 }
 
 Result<std::unique_ptr<HostChannel>> channel_for_one(int rank, int job_ranks) {
-  RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostSegment> segment,
-                         HostSegment::create({rank}, job_ranks));
-  segment->release_fd();
+  RONDE_ASSIGN_OR_RETURN(const FileDescriptor memory, HostSegment::make_memory(1, job_ranks));
+  RONDE_ASSIGN_OR_RETURN(auto segment, HostSegment::map(memory, {rank}, job_ranks));
   return std::make_unique<HostChannel>(std::move(segment), rank);
 }
 

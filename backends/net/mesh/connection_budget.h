@@ -39,61 +39,29 @@ class ConnectionBudget {
 /// Counts one connection as open while it lives. Threads: one.
 class CountedConnection {
  public:
-  CountedConnection() = default;  ///< Counts nothing.
-  explicit CountedConnection(std::shared_ptr<ConnectionBudget> budget) noexcept
+  /// `took`: to make it.
+  CountedConnection(std::shared_ptr<ConnectionBudget> budget, Duration took) noexcept
       : budget_(std::move(budget)) {
-    if (!budget_) return;
     budget_->counts().opened.fetch_add(1);
+    budget_->counts().opening_ns.fetch_add(static_cast<std::uint64_t>(to_ns(took)));
     budget_->add_staying(1);
   }
-  ~CountedConnection() { reset(); }
-  CountedConnection(CountedConnection&& other) noexcept
-      : budget_(std::move(other.budget_)), ending_(std::exchange(other.ending_, false)) {}
-  CountedConnection& operator=(CountedConnection&& other) noexcept {
-    if (this == &other) return *this;
-    reset();
-    budget_ = std::move(other.budget_);
-    ending_ = std::exchange(other.ending_, false);
-    return *this;
+  ~CountedConnection() {
+    set_ending(true);
+    budget_->counts().closed.fetch_add(1);
   }
   CountedConnection(const CountedConnection&) = delete;
   CountedConnection& operator=(const CountedConnection&) = delete;
 
   /// True: it is about to close.
   void set_ending(bool ending) noexcept {
-    if (budget_ && ending != ending_) budget_->add_staying(ending ? -1 : 1);
+    if (ending != ending_) budget_->add_staying(ending ? -1 : 1);
     ending_ = ending;
   }
 
  private:
-  void reset() noexcept {
-    if (!budget_) return;
-    set_ending(true);
-    budget_->counts().closed.fetch_add(1);
-    budget_.reset();
-    ending_ = false;
-  }
-
-  std::shared_ptr<ConnectionBudget> budget_;
+  const std::shared_ptr<ConnectionBudget> budget_;
   bool ending_ = false;
-};
-
-// The connections of a service that the connection manager's thread serves while no caller does.
-
-/// Called in the manager's thread, without a lock of the manager. Blocks: never.
-class TendedConnections {
- public:
-  virtual ~TendedConnections() = default;
-
-  /// Moves on what the peers wait for, and has the manager watch the connections. Returns when it
-  /// is to be called again, watched or not; kForever: not before that.
-  virtual TimePoint tend() = 0;
-
-  /// When the idle one that was not used for longest was used; kForever: none may be ended.
-  virtual TimePoint least_recent_use() = 0;
-
-  /// Asks the peer of that one to end it.
-  virtual void end_least_recent() = 0;
 };
 
 // The file descriptors that this process needs for its connections with ranks of other hosts.

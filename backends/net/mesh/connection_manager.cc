@@ -57,19 +57,18 @@ void ConnectionManager::run() noexcept {
   }
 }
 
+void ConnectionManager::order(std::function<void()> what) {
+  orders_.push_back(std::move(what));
+  notify_event(wake_.get());
+}
+
 void ConnectionManager::take_orders() {
-  std::vector<FileDescriptor> listeners;
-  std::vector<DialArgs> dials;
-  std::vector<PartyPtr> forgotten;
+  std::vector<std::function<void()>> orders;
   {
     const MutexLock lock(mutex_);
-    listeners.swap(listeners_);
-    dials.swap(dials_);
-    forgotten.swap(forgotten_);
+    orders.swap(orders_);
   }
-  for (FileDescriptor& each : listeners) connector_.listen(std::move(each));
-  for (const DialArgs& args : dials) connector_.dial(args);
-  for (const PartyPtr& party : forgotten) connector_.forget_dials(*party);
+  for (const auto& each : orders) each();
 }
 
 void ConnectionManager::deliver(ConnectorEvent event) {
@@ -77,22 +76,17 @@ void ConnectionManager::deliver(ConnectorEvent event) {
   if (event.party == nullptr) return;
   call(service_of(*event.party), [&](const Service& service) {
     if (event.kind == ConnectorEvent::Kind::kAdmitted) {
-      service.on_link(link_of(std::move(event), service.tended != nullptr));
+      Link link{event.rank, std::move(event.stream), event.dialed};
+      if (service.tended && budget_) {
+        link.counted = std::make_unique<CountedConnection>(budget_, event.took);
+      }
+      service.on_link(std::move(link));
     } else {
       service.on_failure(event.rank, event.status);
     }
     tend(service);
   });
   end_some();
-}
-
-Link ConnectionManager::link_of(ConnectorEvent event, bool counts) const {
-  Link link{event.rank, std::move(event.stream), event.dialed};
-  if (!counts || !budget_) return link;
-  link.counted = CountedConnection(budget_);
-  const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(event.took).count();
-  budget_->counts().opening_ns.fetch_add(static_cast<std::uint64_t>(took));
-  return link;
 }
 
 void ConnectionManager::settle() noexcept {
@@ -124,7 +118,7 @@ TimePoint ConnectionManager::tend_when_due() {
 }
 
 void ConnectionManager::tend(const Service& service) {
-  if (service.tended != nullptr) tend_at_ = std::min(tend_at_, service.tended->tend());
+  if (service.tended) tend_at_ = std::min(tend_at_, service.tended->tend());
 }
 
 void ConnectionManager::tend_ready() {
@@ -169,7 +163,7 @@ std::vector<ConnectionManager::ServiceId> ConnectionManager::tended() {
   std::vector<ServiceId> ids;
   const MutexLock lock(mutex_);
   for (const auto& [id, service] : services_) {
-    if (service->tended != nullptr) ids.push_back(id);
+    if (service->tended) ids.push_back(id);
   }
   return ids;
 }
@@ -184,21 +178,15 @@ ConnectionManager::ServiceId ConnectionManager::service_of(const Party& party) {
 
 /// Does nothing where the service has been removed.
 void ConnectionManager::call(ServiceId id, auto body) {
-  const ServicePtr service = begin_call(id);
-  if (service == nullptr) return;
+  ServicePtr service;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = services_.find(id);
+    if (found == services_.end()) return;
+    called_ = id;
+    service = found->second;
+  }
   body(*service);
-  end_call();
-}
-
-ConnectionManager::ServicePtr ConnectionManager::begin_call(ServiceId id) {
-  const MutexLock lock(mutex_);
-  const auto found = services_.find(id);
-  if (found == services_.end()) return nullptr;
-  called_ = id;
-  return found->second;
-}
-
-void ConnectionManager::end_call() {
   const MutexLock lock(mutex_);
   called_ = 0;
   call_ended_.notify_all();
@@ -212,9 +200,9 @@ ConnectionManager::PartyPtr ConnectionManager::find(Purpose purpose, const Diges
 
 void ConnectionManager::listen(FileDescriptor listener) {
   if (is_forked()) return;
+  const auto shared = std::make_shared<FileDescriptor>(std::move(listener));
   const MutexLock lock(mutex_);
-  listeners_.push_back(std::move(listener));
-  notify_event(wake_.get());
+  order([this, shared] { connector_.listen(std::move(*shared)); });
 }
 
 ConnectionManager::ServiceId ConnectionManager::add(Service service) {
@@ -234,12 +222,11 @@ void ConnectionManager::remove(ServiceId id) {
     // Without the call-backs, which may hold much.
     const auto ended = std::make_shared<const Party>(party);
     const PartyKey key{party.purpose, hash_of_context(party.context)};
-    forgotten_.push_back(party_of(found->second));
+    order([this, forgotten = party_of(found->second)] { connector_.forget_dials(*forgotten); });
     services_.erase(found);
     parties_[key] = ended;
     ended_.emplace_back(key, ended);
     forget_oldest();
-    notify_event(wake_.get());
   }
   if (std::this_thread::get_id() == thread_.get_id()) return;
   while (called_ == id) call_ended_.wait(mutex_);
@@ -259,12 +246,12 @@ void ConnectionManager::dial(ServiceId id, int rank, const Route& route, TimePoi
   const MutexLock lock(mutex_);
   const auto found = services_.find(id);
   if (found == services_.end()) return;
-  dials_.push_back({.party = party_of(found->second),
-                    .rank = rank,
-                    .endpoints = {route.to},
-                    .deadline = deadline,
-                    .source = route.from});
-  notify_event(wake_.get());
+  const DialArgs args{.party = party_of(found->second),
+                      .rank = rank,
+                      .endpoints = {route.to},
+                      .deadline = deadline,
+                      .source = route.from};
+  order([this, args] { connector_.dial(args); });
 }
 
 Result<std::shared_ptr<ConnectionManager>> ConnectionManager::create(

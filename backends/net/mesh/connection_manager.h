@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -21,7 +22,6 @@
 #include "backends/net/mesh/connector.h"
 #include "core/base/clock.h"
 #include "core/base/mutex.h"
-#include "core/base/os/endpoint.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 
@@ -31,8 +31,20 @@ namespace ronde::net {
 struct Link {
   int rank = -1;
   Stream stream;
-  bool dialed = false;  ///< By this process; else accepted.
-  CountedConnection counted = {};
+  bool dialed = false;                              ///< By this process; else accepted.
+  std::unique_ptr<CountedConnection> counted = {};  ///< Null where it does not count.
+};
+
+/// The connections of a service that the manager's thread serves while no caller does. Called in
+/// that thread, without a lock of the manager. Blocks: never.
+struct TendedConnections {
+  /// Moves on what the peers wait for, and has the manager watch the connections. Returns when it
+  /// is to be called again, watched or not; kForever: not before that.
+  std::function<TimePoint()> tend;
+  /// When the idle one that was not used for longest was used; kForever: none may be ended.
+  std::function<TimePoint()> least_recent_use;
+  /// Asks the peer of that one to end it.
+  std::function<void()> end_least_recent;
 };
 
 /// Makes authenticated connections for the services of this process. Threads: any, unless a member
@@ -54,9 +66,9 @@ class ConnectionManager {
     /// A dial has ended without a connection: kTimeout, or kRankFailure where the peer's process
     /// refuses connections, as it has ended. As on_link.
     std::function<void(int rank, const Status& why)> on_failure;
-    /// Its connections, which count in the budget; they outlive the service. Null: they do not
-    /// count, and the service alone serves them.
-    TendedConnections* tended = nullptr;
+    /// Its connections, which count in the budget. None: they do not count, and the service alone
+    /// serves them.
+    std::optional<TendedConnections> tended = std::nullopt;
   };
 
   /// For a job of `ranks` ranks, which bounds the handshakes at a time. `budget` counts the
@@ -106,13 +118,11 @@ class ConnectionManager {
   static PartyPtr party_of(const ServicePtr& service) { return {service, &service->party}; }
 
   void run() noexcept;
+  void order(std::function<void()> what) RONDE_REQUIRES(mutex_);
   void take_orders() RONDE_EXCLUDES(mutex_);
   void deliver(ConnectorEvent event) RONDE_EXCLUDES(mutex_);
   [[nodiscard]] ServiceId service_of(const Party& party) RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] ServicePtr begin_call(ServiceId id) RONDE_EXCLUDES(mutex_);
-  void end_call() RONDE_EXCLUDES(mutex_);
   void call(ServiceId id, auto body) RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] Link link_of(ConnectorEvent event, bool counts) const;
   [[nodiscard]] std::vector<ServiceId> tended() RONDE_EXCLUDES(mutex_);
   void tend(const Service& service);
   void tend_ready() RONDE_EXCLUDES(mutex_);
@@ -135,10 +145,8 @@ class ConnectionManager {
   std::map<ServiceId, ServicePtr> services_ RONDE_GUARDED_BY(mutex_);
   std::map<PartyKey, PartyPtr> parties_ RONDE_GUARDED_BY(mutex_);  // of `ended_` too
   std::deque<std::pair<PartyKey, PartyPtr>> ended_ RONDE_GUARDED_BY(mutex_);
-  std::vector<FileDescriptor> listeners_ RONDE_GUARDED_BY(mutex_);  // for the thread to take
-  std::vector<DialArgs> dials_ RONDE_GUARDED_BY(mutex_);            // for the thread to begin
-  std::vector<PartyPtr> forgotten_ RONDE_GUARDED_BY(mutex_);        // whose dials it must end
-  ServiceId called_ RONDE_GUARDED_BY(mutex_) = 0;                   // its call-back runs
+  std::vector<std::function<void()>> orders_ RONDE_GUARDED_BY(mutex_);  // for the thread
+  ServiceId called_ RONDE_GUARDED_BY(mutex_) = 0;                       // its call-back runs
   ServiceId last_id_ RONDE_GUARDED_BY(mutex_) = 0;
   std::thread thread_;
 };

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <system_error>
 
-#include "core/base/bytes.h"
 #include "core/base/log.h"
 
 namespace ronde::net {
@@ -308,12 +307,7 @@ void Connector::poll_once(TimePoint deadline, int cancel_fd) {
     entries.push_back({accepting ? each.socket.get() : -1, POLLIN, 0});
   }
   entries.push_back({cancel_fd, POLLIN, 0});
-  // Sub-millisecond, since the first backoffs are.
-  const Duration left =
-      std::clamp<Duration>(deadline - now(), Duration::zero(), std::chrono::seconds(3600));
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(left);
-  const timespec timeout{static_cast<time_t>(seconds.count()),
-                         static_cast<long>(std::chrono::nanoseconds(left - seconds).count())};
+  const timespec timeout = timespec_of(deadline - now());  // the first backoffs are short
   if (::ppoll(entries.data(), entries.size(), &timeout, nullptr) <= 0) return;
   auto entry = entries.begin();
   for (Pending& pending : pending_) pending.ready = (entry++)->revents != 0;

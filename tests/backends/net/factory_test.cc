@@ -17,7 +17,7 @@ namespace ronde::net {
 namespace {
 
 TEST_CASE("a job of one rank has a channel and no peers") {
-  auto link = connect_job(Config{}, "1");
+  auto link = connect_job(Config{}, {"1"});
   REQUIRE(link.ok());
   CHECK(link->channel->topology().size() == 1);
   CHECK(link->channel->topology().peers[0].pid == ::getpid());
@@ -31,7 +31,7 @@ TEST_CASE("ranks of one host connect and agree on the topology") {
   for (const int size : {2, 3, 5}) {
     const std::string job = unique_job_id();
     const auto codes = run_ranks(size, [&](int rank) {
-      auto link = connect_job(rank_config(job, rank, size), "1");
+      auto link = connect_job(rank_config(job, rank, size), {"1"});
       RONDE_CHILD_REQUIRE(link.ok());
       const Topology& topology = link->channel->topology();
       RONDE_CHILD_REQUIRE(topology.size() == size && topology.rank == rank);
@@ -50,7 +50,7 @@ TEST_CASE("a missing rank is named on every rank that came") {
     processes.start([&, rank] {
       Config config = rank_config(job, rank, 4);
       config.start_timeout = std::chrono::milliseconds(500);
-      const auto link = connect_job(config, "1");
+      const auto link = connect_job(config, {"1"});
       RONDE_CHILD_REQUIRE(link.status().code() == Code::kTimeout);
       RONDE_CHILD_REQUIRE(link.status().message().find("rank 2") != std::string::npos);
       return 0;
@@ -90,7 +90,8 @@ TEST_CASE("ranks that wait for one that does not come end as soon as they are to
         if (rank == missing) return 0;
         Cancelling cancelling(std::chrono::milliseconds(100));
         const TimePoint began = now();
-        const auto link = job.connect(job.config(rank), "1", nullptr, cancelling.source());
+        const auto link =
+            job.connect(job.config(rank), {.version = "1", .cancel = cancelling.source()});
         RONDE_CHILD_REQUIRE(!link.ok());  // by its own source, or another rank's
         RONDE_CHILD_REQUIRE(now() - began < std::chrono::seconds(2));
         return 0;
@@ -103,7 +104,7 @@ TEST_CASE("ranks that wait for one that does not come end as soon as they are to
 TEST_CASE("a start that is cancelled ends with the reason") {
   Cancelling cancelling(std::chrono::milliseconds(20));
   const Config config = rank_config(unique_job_id(), 0, 2);
-  const auto link = connect_job(config, "1", nullptr, cancelling.source());
+  const auto link = connect_job(config, {.version = "1", .cancel = cancelling.source()});
   CHECK(link.status().code() == Code::kAborted);
   CHECK(link.status().message() == "rank 2 is gone");
 }
@@ -111,7 +112,7 @@ TEST_CASE("a start that is cancelled ends with the reason") {
 TEST_CASE("without rank 0 the others say that they could not reach it") {
   Config config = rank_config(unique_job_id(), 1, 2);
   config.start_timeout = std::chrono::milliseconds(100);
-  const auto link = connect_job(config, "1");
+  const auto link = connect_job(config, {"1"});
   CHECK(link.status().code() == Code::kTimeout);
   CHECK(link.status().message().find("could not reach rank 0") != std::string::npos);
   CHECK(link.status().message().ends_with("as one user in one network namespace"));
@@ -136,11 +137,12 @@ TEST_CASE(
 TEST_CASE("another version is refused on all ranks, naming ranks, hosts and versions") {
   const std::string job = unique_job_id();
   const auto codes = run_ranks(3, [&](int rank) {
-    const ConnectOptions options{rank == 2 ? "0.2" : "0.1", rank == 2 ? "node-b" : "node-a", "same",
-                                 nullptr};
+    const ConnectOptions options{.version = rank == 2 ? "0.2" : "0.1",
+                                 .host_name = rank == 2 ? "node-b" : "node-a",
+                                 .host_identity = "same"};
     Config config = rank_config(job, rank, 3);
     config.start_timeout = std::chrono::seconds(2);
-    const auto link = connect_ranks(config, options);
+    const auto link = connect_job(config, options);
     RONDE_CHILD_REQUIRE(!link.ok());
     // Rank 1 may come when rank 0 has already given up.
     if (rank == 1 && link.status().code() == Code::kTimeout) return 0;
@@ -158,7 +160,7 @@ TEST_CASE("two processes with the same rank are an error that names both") {
   Processes processes;
   for (const int rank : {0, 1, 1}) {
     processes.start([&, rank] {
-      const auto link = connect_job(rank_config(job, rank, 3), "1");
+      const auto link = connect_job(rank_config(job, rank, 3), {"1"});
       RONDE_CHILD_REQUIRE(!link.ok());
       if (rank != 0) return 0;
       RONDE_CHILD_REQUIRE(link.status().message().find("two processes say they are rank 1") == 0);
@@ -172,7 +174,7 @@ TEST_CASE("a job can be joined again and again") {
   const std::string job = unique_job_id();
   const auto codes = run_ranks(3, [&](int rank) {
     for (int round = 0; round < 30; ++round) {
-      auto link = connect_job(rank_config(job, rank, 3), "1");
+      auto link = connect_job(rank_config(job, rank, 3), {"1"});
       RONDE_CHILD_REQUIRE(link.ok());
       link->channel->close();
     }
@@ -201,9 +203,9 @@ TEST_CASE("ranks of two hosts list their interfaces, and use as many as all have
 TEST_CASE("settings that make no sense are refused by name") {
   Config config;
   config.size = 2;
-  CHECK(connect_job(config, "1").status().message().find("RONDE_JOB_ID") != std::string::npos);
+  CHECK(connect_job(config, {"1"}).status().message().find("RONDE_JOB_ID") != std::string::npos);
   config.rank = 2;
-  CHECK(connect_job(config, "1").status().code() == Code::kInvalidArgument);
+  CHECK(connect_job(config, {"1"}).status().code() == Code::kInvalidArgument);
 }
 
 }  // namespace

@@ -74,11 +74,10 @@ Config TestJob::config(int rank) const {
   return config;
 }
 
-Result<JobLink> TestJob::connect(const Config& config, const std::string& version,
-                                 std::shared_ptr<AbortToken> abort, CancelSource cancel) const {
-  const std::string host = fmt::format("node{}", host_of(config.rank));
-  return net::connect_ranks(config,
-                            {version, host, host + id_, std::move(abort), std::move(cancel)});
+Result<JobLink> TestJob::connect(const Config& config, ConnectOptions options) const {
+  options.host_name = fmt::format("node{}", host_of(config.rank));
+  options.host_identity = options.host_name + id_;
+  return connect_job(config, options);
 }
 
 }  // namespace ronde::net

@@ -28,9 +28,7 @@ class TestJob {
   [[nodiscard]] int host_of(int rank) const noexcept;
   [[nodiscard]] Config config(int rank) const;
   [[nodiscard]] Result<JobLink> connect(int rank) const { return connect(config(rank)); }
-  [[nodiscard]] Result<JobLink> connect(const Config& config, const std::string& version = "1",
-                                        std::shared_ptr<AbortToken> abort = nullptr,
-                                        CancelSource cancel = {}) const;
+  [[nodiscard]] Result<JobLink> connect(const Config& config, ConnectOptions options = {"1"}) const;
 
  private:
   const int size_;

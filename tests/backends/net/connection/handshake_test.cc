@@ -27,11 +27,18 @@ Party party(int rank, int secret_seed = 1, const std::string& job = "job") {
   return result;
 }
 
+/// Handshakes of a party that outlives them.
+Handshake dial(const Party& party, int to) { return {{std::shared_ptr<void>(), &party}, to}; }
+Handshake listen(const Party& party) {
+  return Handshake([&party](Purpose, const Digest&) {
+    return std::shared_ptr<const Party>(std::shared_ptr<void>(), &party);
+  });
+}
+
 /// Both ends with the bytes between them.
 struct Pair {
   Pair(const Party& dialing, const Party& listening)
-      : dialer(dialing, Handshake::Role::kDialer, listening.rank),
-        listener(listening, Handshake::Role::kListener) {
+      : dialer(dial(dialing, listening.rank)), listener(listen(listening)) {
     REQUIRE(dialer.start().ok());
     REQUIRE(listener.start().ok());
   }
@@ -83,7 +90,7 @@ TEST_CASE("two ranks of a job get to know each other") {
 
 TEST_CASE("a hello has a fixed length") {
   const Party a = party(2);
-  Handshake dialer(a, Handshake::Role::kDialer, 1);
+  Handshake dialer = dial(a, 1);
   REQUIRE(dialer.start().ok());
   CHECK(dialer.take_output().size() == kHelloBytes);
 }
@@ -102,8 +109,8 @@ TEST_CASE("another secret gets through on neither side") {
 TEST_CASE("a dialer that skips the check of the listener is still refused by it") {
   const Party a = party(2, 1);
   const Party b = party(1, 2);
-  Handshake dialer(a, Handshake::Role::kDialer, 1);
-  Handshake listener(b, Handshake::Role::kListener);
+  Handshake dialer = dial(a, 1);
+  Handshake listener = listen(b);
   REQUIRE((dialer.start().ok() && listener.start().ok()));
   REQUIRE(listener.consume(as_bytes(dialer.take_output())).ok());
   const std::string guess(listener.wants(), 'x');
@@ -126,7 +133,7 @@ TEST_CASE("a listener of another rank than expected is refused") {
   const Party a = party(2);
   const Party b = party(1);
   Pair pair(a, b);
-  Handshake wrong(a, Handshake::Role::kDialer, 3);
+  Handshake wrong = dial(a, 3);
   REQUIRE(wrong.start().ok());
   std::string wire = wrong.take_output();
   REQUIRE(Pair::feed(pair.listener, wire).ok());
@@ -140,7 +147,7 @@ TEST_CASE("a recorded handshake cannot be replayed") {
   Pair pair(a, b);
   pair.run();
   REQUIRE(pair.both_done());
-  Handshake fresh(b, Handshake::Role::kListener);
+  Handshake fresh = listen(b);
   REQUIRE(fresh.start().ok());
   std::string recorded = pair.sent_by_dialer;
   CHECK(Pair::feed(fresh, recorded).code() == Code::kInvalidArgument);
@@ -149,7 +156,7 @@ TEST_CASE("a recorded handshake cannot be replayed") {
 
 TEST_CASE("a hello cannot be reflected to the rank that sent it") {
   const Party a = party(2);
-  Handshake dialer(a, Handshake::Role::kDialer, 1);
+  Handshake dialer = dial(a, 1);
   REQUIRE(dialer.start().ok());
   const std::string own = dialer.take_output();
   CHECK(dialer.consume(as_bytes(own)).code() == Code::kInvalidArgument);

@@ -21,13 +21,13 @@ constexpr LostRank kBeyond{7, Loss::kUnreachable, 0};  // a rank of another host
 class Listener {
  public:
   Listener(std::unique_ptr<HostSegment> segment, int rank) : channel(std::move(segment), rank) {
-    REQUIRE(channel.hold().ok());
+    REQUIRE(channel.watch().start().ok());
   }
 
   void begin() {
     WatchHooks hooks;
     hooks.on_lost = [this](const LostRank& lost) { note("watch: " + describe(lost)); };
-    channel.begin_watching({}, std::move(hooks));
+    channel.watch().begin_watching({}, std::move(hooks));
   }
 
   /// Waits until the watch thread has said so much.
@@ -64,16 +64,15 @@ class Listener {
   HostChannel channel;
 };
 
-std::unique_ptr<HostSegment> taken(Result<std::unique_ptr<HostSegment>> made) {
+std::unique_ptr<HostSegment> mapped(const FileDescriptor& memory) {
+  auto made = HostSegment::map(memory, {0, 1}, kJobRanks);
   REQUIRE(made.ok());
   return std::move(*made);
 }
 
 struct Pair {
-  Pair() : Pair(taken(HostSegment::create({0, 1}, kJobRanks))) {}
-  explicit Pair(std::unique_ptr<HostSegment> made)
-      : other(taken(HostSegment::attach(FileDescriptor(::dup(made->fd())), {0, 1}, kJobRanks)), 1),
-        one(std::move(made), 0) {
+  Pair() : Pair(HostSegment::make_memory(2, kJobRanks).value()) {}
+  explicit Pair(const FileDescriptor& memory) : other(mapped(memory), 1), one(mapped(memory), 0) {
     one.begin();
     other.begin();
   }
@@ -88,7 +87,7 @@ TEST_CASE("a limit of file sizes is an error rather than the end of the process"
   if (child == 0) {
     const rlimit limit{.rlim_cur = 4096, .rlim_max = 4096};
     const bool limited = setrlimit(RLIMIT_FSIZE, &limit) == 0;
-    const auto refused = HostSegment::create({0, 1}, kJobRanks);
+    const auto refused = HostSegment::make_memory(2, kJobRanks);
     const bool told = refused.status().message().find("ulimit -f") != std::string::npos;
     _exit(limited && !refused.ok() && told ? 0 : 1);
   }
@@ -100,7 +99,7 @@ TEST_CASE("a limit of file sizes is an error rather than the end of the process"
 
 TEST_CASE("a loss that one rank found is the cause also for those that only see it leave") {
   Pair pair;
-  pair.one.channel.report(kBeyond);
+  pair.one.channel.watch().report(kBeyond);
   pair.one.channel.close();
   CHECK(pair.other.polled() == Lines{"0 lost 7", "0 left"});
   CHECK(pair.other.watched(2) == Lines{"watch: 0 lost 7", "watch: 0 left"});
@@ -108,11 +107,11 @@ TEST_CASE("a loss that one rank found is the cause also for those that only see 
 
 TEST_CASE("the loss of a rank is told once, to all, and the first is kept") {
   Pair pair;
-  pair.one.channel.report(kBeyond);
-  pair.other.channel.report({kBeyond.rank, Loss::kDied, 1});
+  pair.one.channel.watch().report(kBeyond);
+  pair.other.channel.watch().report({kBeyond.rank, Loss::kDied, 1});
   CHECK(pair.other.polled() == Lines{"0 lost 7"});
   CHECK(pair.one.polled() == Lines{"0 lost 7"});
-  pair.one.channel.report({8, Loss::kLeft, 1});
+  pair.one.channel.watch().report({8, Loss::kLeft, 1});
   CHECK(pair.other.polled() == Lines{"1 lost 8"});
   CHECK(pair.other.polled().empty());
 }

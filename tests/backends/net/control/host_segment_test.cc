@@ -85,8 +85,13 @@ Losses read_all(LossReader& reader) {
   return losses;
 }
 
+/// For ranks 1 and 3 of 4.
+std::unique_ptr<HostSegment> make_segment() {
+  return HostSegment::map(HostSegment::make_memory(2, 4).value(), {1, 3}, 4).value();
+}
+
 TEST_CASE("ranks of a host have positions, the others none") {
-  const auto segment = HostSegment::create({1, 3}, 4).value();
+  const auto segment = make_segment();
   CHECK(segment->size() == 2);
   CHECK(segment->job_size() == 4);
   CHECK(segment->rank(1) == 3);
@@ -96,7 +101,7 @@ TEST_CASE("ranks of a host have positions, the others none") {
 }
 
 TEST_CASE("a loss is read once by each reader, and the first reason is kept") {
-  const auto segment = HostSegment::create({1, 3}, 4).value();
+  const auto segment = make_segment();
   LossReader one(*segment, 0);
   LossReader other(*segment, 1);
   CHECK_FALSE(one.has_news());
@@ -111,7 +116,7 @@ TEST_CASE("a loss is read once by each reader, and the first reason is kept") {
 }
 
 TEST_CASE("a rank of the host is lost after those whose loss it has noted") {
-  const auto segment = HostSegment::create({1, 3}, 4).value();
+  const auto segment = make_segment();
   LossReader reader(*segment, 1);
   CHECK(segment->note_loss({2, Loss::kUnreachable, 1}));
   CHECK(segment->note_loss({1, Loss::kLeft, 1}));

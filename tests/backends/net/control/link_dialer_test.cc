@@ -1,4 +1,4 @@
-// The interfaces and limits of dials, as the addresses that are no addresses tell them.
+// The interfaces and limits of dials.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -10,22 +10,16 @@
 namespace ronde::net {
 namespace {
 
-/// Dials rank 1, which has no way over either of two interfaces: each dial names the interface.
+/// Dials rank 1 over either of two interfaces, and notes which.
 struct Dials {
   explicit Dials(Duration reconnect)
-      : dialer(args, reconnect, [this](int rank, const Status& why) {
+      : dialer(routes, reconnect, [this](int rank, const Route& route, TimePoint) {
           CHECK(rank == 1);
-          tried.push_back(why.message().find("second") == std::string::npos ? 0 : 1);
+          tried.push_back(route.to.text() == "@second" ? 1 : 0);
         }) {}
 
-  static LinkArgs two_interfaces() {
-    LinkArgs args;
-    args.routes.interfaces.resize(2);
-    args.routes.addresses = {{}, {"first", "second"}};
-    return args;
-  }
-
-  const LinkArgs args = two_interfaces();
+  const Routes routes{.interfaces = std::vector<Endpoint>(2),
+                      .addresses = {{}, {abstract_endpoint("first"), abstract_endpoint("second")}}};
   LinkPeer peer{/*heals=*/true};
   std::vector<int> tried;
   LinkDialer dialer;

@@ -95,7 +95,7 @@ class Pair {
       listeners[rank] = listen_on(interface_endpoint("127.0.0.1").value()).value();
       relays[rank].emplace(local_endpoint(listeners[rank].get())->text());
       if (reset_after) relays[rank]->reset_after(reset_after);
-      routes.addresses.push_back({relays[rank]->address()});
+      routes.addresses.push_back({parse_endpoint(relays[rank]->address()).value()});
     }
     for (std::size_t rank = 0; rank < 2; ++rank) {
       ranks[rank].emplace(static_cast<int>(rank), std::move(listeners[rank]), routes, reconnect,

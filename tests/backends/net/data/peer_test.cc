@@ -106,10 +106,11 @@ struct PeerOf {
       : args{.members = Members(own, {{4, "a", 1}, {5, "b", 2}, {6, "c", 3}}),
              .party = {},
              .manager = ConnectionManager::create(3).value(),
-             .route = [this](const FailedRank& who, std::size_t) -> Result<Route> {
-               dialed.push_back(who.rank);
-               return Route(interface_endpoint("127.0.0.1").value());
-             },
+             .route =
+                 [this](const FailedRank& who, std::size_t) {
+                   dialed.push_back(who.rank);
+                   return Route{interface_endpoint("127.0.0.1").value()};
+                 },
              .timeout = {},
              .late_after = late_after},
         peer(other, needs) {}

@@ -97,7 +97,7 @@ void Relay::accept_one() {
   make_abrupt(client);
   ++connections_;
   if (down_.load()) return;
-  FileDescriptor target = start_connect(target_).value();
+  FileDescriptor target = start_connect({target_}).value();
   if (!wait_for(target.get(), POLLOUT, now() + std::chrono::seconds(5))) return;
   make_abrupt(target);
   set_no_delay(client.get());

@@ -52,7 +52,10 @@ std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank,
   if (wires != Wires::kUnix) {
     args.manager = ConnectionManager::create(listeners.ranks(), options.budget).value();
     for (FileDescriptor& each : listeners.take(rank)) args.manager->listen(std::move(each));
-    args.routes.addresses = listeners.addresses();
+    for (const auto& addresses : listeners.addresses()) {
+      auto& endpoints = args.routes.addresses.emplace_back();
+      for (const std::string& each : addresses) endpoints.push_back(parse_endpoint(each).value());
+    }
   }
   if (has_two_interfaces(wires)) {
     for (const char* interface : kInterfaces)

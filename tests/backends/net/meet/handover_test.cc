@@ -18,21 +18,8 @@ namespace {
 
 using test::contains;
 
-/// Credentials that can be read backwards, or not at all.
-class FakeCredentials : public Credentials {
- public:
-  explicit FakeCredentials(bool works = true) : works_(works) {}
-  Result<std::string> encode(std::string_view payload, std::chrono::seconds) const override {
-    if (!works_) return Status(Code::kUnavailable, "munged is not there");
-    return std::string(payload.rbegin(), payload.rend());
-  }
-  Result<std::string> decode(const std::string& credential) const override {
-    return encode(credential, {});
-  }
-
- private:
-  const bool works_;
-};
+const Munge kMunge(FAKE_MUNGE);
+const Munge kNoMunge("libno-such-munge.so.9");
 
 /// A folder that is removed with its files.
 struct Folder {
@@ -66,19 +53,18 @@ Result<Secret> receive(const std::string& bytes, const HandoverArgs& args) {
   return status.ok() || dialer.greeted() ? secret : Result<Secret>(status);
 }
 
-HandoverArgs args_of(const Credentials& credentials, std::vector<std::string> folders = {}) {
+HandoverArgs args_of(const Munge& munge, std::vector<std::string> folders = {}) {
   return {.job = "slurm-17.0",
           .folders = std::move(folders),
           .start_timeout = std::chrono::seconds(1),
-          .credentials = &credentials};
+          .munge = munge};
 }
 
 const Secret kSecret = Secret::random().value();
 
 TEST_CASE("handover: a credential carries the secret, and no file is written") {
-  const FakeCredentials munge;
   const Folder folder;
-  const HandoverArgs args = args_of(munge, {folder.path});
+  const HandoverArgs args = args_of(kMunge, {folder.path});
   const auto offer = SecretOffer::make(args, kSecret);
   REQUIRE(offer.ok());
   CHECK(folder.files() == 0);
@@ -88,8 +74,7 @@ TEST_CASE("handover: a credential carries the secret, and no file is written") {
 }
 
 TEST_CASE("handover: the credential of another job is refused") {
-  const FakeCredentials munge;
-  HandoverArgs args = args_of(munge);
+  HandoverArgs args = args_of(kMunge);
   const auto offer = SecretOffer::make(args, kSecret);
   args.job = "slurm-17.1";
   const auto secret = receive(offer->greeting(), args);
@@ -98,10 +83,9 @@ TEST_CASE("handover: the credential of another job is refused") {
 }
 
 TEST_CASE("handover: without munge a private file carries the secret, and is removed") {
-  const FakeCredentials munge(false);
   const Folder folder;
   const Folder second;
-  const HandoverArgs args = args_of(munge, {folder.path, "/does/not/exist", second.path});
+  const HandoverArgs args = args_of(kNoMunge, {folder.path, "/does/not/exist", second.path});
   {
     const auto offer = SecretOffer::make(args, kSecret);
     REQUIRE(offer.ok());
@@ -112,7 +96,7 @@ TEST_CASE("handover: without munge a private file carries the secret, and is rem
     REQUIRE(secret.ok());
     CHECK(equal(secret->bytes(), kSecret.bytes()));
     // A host that shares one of the folders alone.
-    CHECK(receive(offer->greeting(), args_of(munge, {"/does/not/exist", second.path})).ok());
+    CHECK(receive(offer->greeting(), args_of(kNoMunge, {"/does/not/exist", second.path})).ok());
     CHECK_FALSE(contains(offer->greeting(), hex(kSecret.bytes())));
   }
   CHECK(folder.files() == 0);
@@ -120,9 +104,8 @@ TEST_CASE("handover: without munge a private file carries the secret, and is rem
 }
 
 TEST_CASE("handover: a file that others can read, or without a secret, is refused") {
-  const FakeCredentials munge(false);
   const Folder folder;
-  const HandoverArgs args = args_of(munge, {folder.path});
+  const HandoverArgs args = args_of(kNoMunge, {folder.path});
   const auto offer = SecretOffer::make(args, kSecret);
   const std::string file = handover_file(folder.path, args.job);
   REQUIRE(::chmod(file.c_str(), 0644) == 0);
@@ -133,53 +116,48 @@ TEST_CASE("handover: a file that others can read, or without a secret, is refuse
 }
 
 TEST_CASE("handover: a host that does not share the folder is told so") {
-  const FakeCredentials munge(false);
   const Folder folder;
   const Folder elsewhere;
-  const auto offer = SecretOffer::make(args_of(munge, {folder.path}), kSecret);
-  const auto secret = receive(offer->greeting(), args_of(munge, {elsewhere.path}));
+  const auto offer = SecretOffer::make(args_of(kNoMunge, {folder.path}), kSecret);
+  const auto secret = receive(offer->greeting(), args_of(kNoMunge, {elsewhere.path}));
   CHECK(secret.status().code() == Code::kUnavailable);
   CHECK(contains(secret.status().message(), elsewhere.path));
   CHECK(contains(secret.status().message(), "RONDE_SECRET_FILE"));
 }
 
 TEST_CASE("handover: rank 0 says so where neither way is open") {
-  const FakeCredentials munge(false);
-  const auto offer = SecretOffer::make(args_of(munge, {"/does/not/exist"}), kSecret);
+  const auto offer = SecretOffer::make(args_of(kNoMunge, {"/does/not/exist"}), kSecret);
   CHECK(offer.status().code() == Code::kUnavailable);
-  CHECK(contains(offer.status().message(), "munged is not there"));
+  CHECK(contains(offer.status().message(), "libno-such-munge.so.9"));
   CHECK(contains(offer.status().message(), "/does/not/exist"));
 }
 
 TEST_CASE("handover: whatever another program sends is worth another try") {
-  const FakeCredentials munge;
   for (const std::string& bytes :
        {std::string(), std::string("SSH-2.0-OpenSSH_9.2\r\n"), std::string(4, '\0'),
         std::string("\x08\0\0\0\xff\xff\xff\xff____", 12), std::string(70, '\x01')}) {
-    const auto secret = receive(bytes, args_of(munge));
+    const auto secret = receive(bytes, args_of(kMunge));
     CHECK(secret.status().code() == Code::kUnavailable);
   }
 }
 
 TEST_CASE("munge: a credential may be read again, but not by the wrong user or clock") {
-  const Munge munge(FAKE_MUNGE);
-  CHECK(*munge.decode("0:secret") == "secret");
-  CHECK(*munge.decode("17:secret") == "secret");  // replayed: another task of this host read it
-  CHECK(contains(munge.decode("16:secret").status().message(), "400 s ahead of this one's"));
-  CHECK(contains(munge.decode("15:secret").status().message(), "synchronize"));
-  CHECK(contains(munge.decode("99:secret").status().message(), "has made the credential"));
-  CHECK(munge.decode("14:").status().code() == Code::kUnavailable);
+  CHECK(*kMunge.decode("0:secret") == "secret");
+  CHECK(*kMunge.decode("17:secret") == "secret");  // replayed: another task of this host read it
+  CHECK(contains(kMunge.decode("16:secret").status().message(), "400 s ahead of this one's"));
+  CHECK(contains(kMunge.decode("15:secret").status().message(), "synchronize"));
+  CHECK(contains(kMunge.decode("99:secret").status().message(), "has made the credential"));
+  CHECK(kMunge.decode("14:").status().code() == Code::kUnavailable);
 }
 
 TEST_CASE("munge: a munged that does not answer is named with the host") {
-  const Status status = Munge(FAKE_MUNGE).encode("secret", std::chrono::seconds(1)).status();
+  const Status status = kMunge.encode("secret", std::chrono::seconds(1)).status();
   CHECK(status.code() == Code::kUnavailable);
   CHECK(contains(status.message(), "munged does not answer"));
 }
 
 TEST_CASE("handover: a missing libmunge is named with the host") {
-  const Munge munge("libno-such-munge.so.9");
-  const Status status = munge.encode("", std::chrono::seconds(1)).status();
+  const Status status = kNoMunge.encode("", std::chrono::seconds(1)).status();
   CHECK(status.code() == Code::kUnavailable);
   CHECK(contains(status.message(), "libno-such-munge.so.9"));
 }

@@ -160,7 +160,7 @@ ConnectorEvent reach(const DialArgs& args) {
 
 void report(Stream& stream, const Roster& roster) {
   const Report message{
-      .status = {}, .missing = {}, .unheard = {}, .unproven = {}, .roster = PackedRoster(roster)};
+      .status = {}, .missing = {}, .unheard = {}, .unproven = {}, .roster = pack(roster)};
   CHECK(send_message(stream, encode_wire<std::string>(message), now() + std::chrono::seconds(2))
             .ok());
 }
@@ -353,7 +353,7 @@ TEST_CASE("HostLeaders: processes without the secret do not disturb it") {
   std::atomic<bool> over = false;
   std::thread peers([&] {
     while (!over) {
-      auto socket = start_connect(endpoint);
+      auto socket = start_connect({endpoint});
       ::usleep(500);
       if (!socket.ok()) continue;
       Stream stream(std::move(*socket));

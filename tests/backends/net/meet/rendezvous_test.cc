@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "core/base/bytes.h"
 #include "core/base/wire_codec.h"
 
 namespace ronde::net {
@@ -44,16 +43,6 @@ TEST_CASE("an error arrives with its code, text and rank") {
 TEST_CASE("a verdict that is cut short is an error") {
   const std::string bytes = encode_verdict(Roster{{0, on_host(0, 1)}});
   CHECK(decode_verdict(bytes.substr(0, bytes.size() - 1)).status().code() == Code::kInternal);
-}
-
-TEST_CASE("a rank on a host that is not there is an error") {
-  std::string bytes = encode_wire<std::string>(PackedRoster(Roster{{0, on_host(0, 1)}}));
-  // The host's number comes last but for the rank's own facts.
-  const std::size_t own = encode_wire(Introduction{{}, {}, {}, "10.0.0.0:4000", 1}).size();
-  bytes[bytes.size() - own - 4] = 9;
-  const auto packed = decode_wire<PackedRoster>(as_bytes(bytes), "roster");
-  REQUIRE(packed.ok());
-  CHECK(packed->unpack().status().code() == Code::kInvalidArgument);
 }
 
 }  // namespace

@@ -42,10 +42,9 @@ Config task_config(int rank, const std::string& folder) {
 }
 
 Result<JobLink> connect_task(const Config& config) {
-  return connect_ranks(config, {.version = "1",
-                                .host_name = fmt::format("n{}", config.rank / 2 + 1),
-                                .host_identity = fmt::format("node {}", config.rank / 2),
-                                .abort = nullptr});
+  return connect_job(config, {.version = "1",
+                              .host_name = fmt::format("n{}", config.rank / 2 + 1),
+                              .host_identity = fmt::format("node {}", config.rank / 2)});
 }
 
 TEST_CASE("slurm: tasks meet from Slurm's variables, and leave no secret behind") {

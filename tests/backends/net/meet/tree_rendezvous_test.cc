@@ -339,7 +339,7 @@ TEST_CASE("TreeRendezvous: whoever has no secret does not disturb it") {
   for (int host = 0; host < 3; ++host) {
     peers.emplace_back([&, host] {
       while (!over) {
-        auto socket = start_connect(job.endpoint(host));
+        auto socket = start_connect({job.endpoint(host)});
         ::usleep(500);
         if (!socket.ok()) continue;
         Stream stream(std::move(*socket));

@@ -151,8 +151,8 @@ TEST_CASE("connections find the service of their purpose and context") {
   low.add("b", low_b);
   const auto a = high.add("a", high_a);
   const auto b = high.add("b", high_b);
-  high.manager->dial(b, 0, low.endpoint);
-  high.manager->dial(a, 0, low.endpoint);
+  high.manager->dial(b, 0, {low.endpoint});
+  high.manager->dial(a, 0, {low.endpoint});
   for (auto [dialed, accepted] : {std::pair(&high_a, &low_a), std::pair(&high_b, &low_b)}) {
     auto near = dialed->take();
     auto far = accepted->take();
@@ -169,12 +169,12 @@ TEST_CASE("a dial waits for a service that is not there yet, and is given up at 
   const Rank low(0);
   const Rank high(1);
   const auto service = high.add("late", dialed);
-  high.manager->dial(service, 0, low.endpoint, now() + std::chrono::milliseconds(200));
+  high.manager->dial(service, 0, {low.endpoint}, now() + std::chrono::milliseconds(200));
   const auto given_up = dialed.take();
   CHECK(given_up.rank == 0);
   CHECK(given_up.status.code() == Code::kTimeout);
   CHECK(!given_up.status.message().empty());
-  high.manager->dial(service, 0, low.endpoint);
+  high.manager->dial(service, 0, {low.endpoint});
   low.add("late", accepted);
   CHECK(dialed.take().stream.valid());
   CHECK(accepted.take().rank == 1);
@@ -186,7 +186,7 @@ TEST_CASE("a rank with another secret is not let in") {
   const Rank low(0);
   const Rank high(1);
   low.add("job", accepted, std::byte{1});
-  high.manager->dial(high.add("job", dialed, std::byte{2}), 0, low.endpoint,
+  high.manager->dial(high.add("job", dialed, std::byte{2}), 0, {low.endpoint},
                      now() + std::chrono::milliseconds(200));
   const auto given_up = dialed.take();
   CHECK(given_up.status.code() == Code::kTimeout);
@@ -208,7 +208,7 @@ TEST_CASE("a rank that only leaves at the proof has shown no other secret") {
     const auto high = party(1, secret);
     Connector connector(*low);
     FileDescriptor listener = listen_on(interface_endpoint("127.0.0.1").value()).value();
-    Stream stream(start_connect(local_endpoint(listener.get()).value()).value());
+    Stream stream(start_connect({local_endpoint(listener.get()).value()}).value());
     connector.listen(std::move(listener));
     Handshake dialer(high, 0);
     REQUIRE(dialer.start().ok());
@@ -233,12 +233,12 @@ TEST_CASE("a connection to a service that has ended is closed at once") {
   const Rank low(0);
   const Rank high(1);
   low.manager->remove(low.add("over", accepted));
-  high.manager->dial(high.add("over", dialed), 0, low.endpoint);
+  high.manager->dial(high.add("over", dialed), 0, {low.endpoint});
   auto link = dialed.take();
   REQUIRE(link.stream.valid());
   CHECK(end_of(link.stream).message().find("was closed") != std::string::npos);
   low.add("over", accepted);  // the same context again
-  high.manager->dial(high.add("over", dialed), 0, low.endpoint);
+  high.manager->dial(high.add("over", dialed), 0, {low.endpoint});
   CHECK(accepted.take().rank == 1);
 }
 
@@ -250,7 +250,7 @@ TEST_CASE("a process that has ended is told from one that is late") {
   }
   Arrivals dialed;
   const Rank high(1);
-  high.manager->dial(high.add("job", dialed), 0, endpoint);
+  high.manager->dial(high.add("job", dialed), 0, {endpoint});
   CHECK(dialed.take().status.code() == Code::kRankFailure);
 }
 
@@ -277,7 +277,7 @@ TEST_CASE("no call-back runs once remove() has returned") {
                                                left.store(true);
                                              },
                                          .on_failure = {}});
-  high.manager->dial(high.add("slow", dialed), 0, low.endpoint);
+  high.manager->dial(high.add("slow", dialed), 0, {low.endpoint});
   entered.get_future().wait();
   std::thread remover([&] {
     low.manager->remove(service);
@@ -296,14 +296,14 @@ TEST_CASE("unauthenticated peers do not disturb a dial") {
   std::mt19937 random(3);
   std::vector<Stream> open;
   for (int i = 0; i < 300; ++i) {
-    FileDescriptor fd = start_connect(low.endpoint).value();
+    FileDescriptor fd = start_connect({low.endpoint}).value();
     REQUIRE(wait_for(fd.get(), POLLOUT, now() + std::chrono::seconds(20)));
     std::string garbage(static_cast<std::size_t>(i), '\0');
     for (char& c : garbage) c = static_cast<char>(random());
     Stream& stream = open.emplace_back(std::move(fd));
     (void)send_all(stream, as_bytes(garbage), now()).ok();
   }
-  high.manager->dial(high.add("job", dialed), 0, low.endpoint);
+  high.manager->dial(high.add("job", dialed), 0, {low.endpoint});
   CHECK(dialed.take().stream.valid());
   CHECK(accepted.take().rank == 1);
 }
@@ -315,7 +315,7 @@ TEST_CASE("the thread sleeps while nothing is to do") {
           const Rank low(0);
           const Rank high(1);
           low.add("job", accepted);
-          high.manager->dial(high.add("job", dialed), 0, low.endpoint);
+          high.manager->dial(high.add("job", dialed), 0, {low.endpoint});
           RONDE_CHILD_REQUIRE(dialed.take().stream.valid());
           RONDE_CHILD_REQUIRE(accepted.take().rank == 1);
           do {
@@ -365,7 +365,7 @@ TEST_CASE("a process without a free descriptor accepts later, and does not spin 
                               sizeof(endpoint));
           Arrivals dialed;
           const Rank high(1);
-          high.manager->dial(high.add("job", dialed), 0, endpoint);
+          high.manager->dial(high.add("job", dialed), 0, {endpoint});
           RONDE_CHILD_REQUIRE(dialed.take().stream.valid());
           return 0;
         }) == all_good(2));
@@ -387,7 +387,7 @@ TEST_CASE("a forked child that destroys its copy does not disturb the parent") {
           RONDE_CHILD_REQUIRE(status == 0);
           Arrivals dialed;
           const Rank high(1);
-          high.manager->dial(high.add("job", dialed), 0, low->endpoint);
+          high.manager->dial(high.add("job", dialed), 0, {low->endpoint});
           RONDE_CHILD_REQUIRE(dialed.take().stream.valid());
           RONDE_CHILD_REQUIRE(accepted.take().rank == 1);
           return 0;

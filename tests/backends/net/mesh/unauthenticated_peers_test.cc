@@ -22,7 +22,7 @@ FileDescriptor connect_to(const std::string& address) {
   const Endpoint endpoint = parse_endpoint(address).value();
   const TimePoint limit = now() + std::chrono::seconds(10);
   while (now() < limit) {
-    auto fd = start_connect(endpoint);
+    auto fd = start_connect({endpoint});
     if (fd.ok() && wait_for(fd->get(), POLLOUT, limit) && connect_result(fd->get()).ok()) {
       return std::move(*fd);
     }
@@ -139,7 +139,7 @@ TEST_CASE("the job's token is aborted without anybody polling, on all hosts") {
     const TestJob job(4, layout);
     const auto codes = run_ranks(4, [&](int rank) {
       const auto abort = std::make_shared<AbortToken>();
-      auto link = job.connect(job.config(rank), "1", abort);
+      auto link = job.connect(job.config(rank), {.version = "1", .abort = abort});
       RONDE_CHILD_REQUIRE(link.ok());
       if (rank == 3) ::kill(::getpid(), SIGKILL);
       for (int i = 0; i < 20'000 && !abort->aborted(); ++i) ::usleep(1000);
@@ -156,7 +156,7 @@ TEST_CASE("a rank that leaves aborts nothing") {
     const TestJob job(2, layout);
     const auto codes = run_ranks(2, [&](int rank) {
       const auto abort = std::make_shared<AbortToken>();
-      auto link = job.connect(job.config(rank), "1", abort);
+      auto link = job.connect(job.config(rank), {.version = "1", .abort = abort});
       RONDE_CHILD_REQUIRE(link.ok());
       if (rank == 1) return 0;
       Collector sink;
