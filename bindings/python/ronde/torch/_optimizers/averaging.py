@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ronde import _core
-from ronde._calls.handle import Handle, together
+from ronde._calls.handle import Handle
 from ronde._calls.reduce_ops import Average
 from ronde._codecs import wire_of
 from ronde._collectives.calls import Call, set_id
@@ -367,7 +367,7 @@ class AveragingOptimizer(Preparing, torch.optim.Optimizer):
                     self._submit(bucket)
             except Error as problem:
                 problems.append(problem)
-        awaited = together(bucket.handle for bucket in self._buckets if bucket.handle)
+        awaited = _core.Together([bucket.handle for bucket in self._buckets if bucket.handle])
         for bucket in self._buckets:
             try:
                 self._finish(bucket, awaited)

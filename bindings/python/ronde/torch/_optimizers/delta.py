@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from ronde import _core
 from ronde._calls.argument_checks import shown
-from ronde._calls.handle import Handle, together
+from ronde._calls.handle import Handle
 from ronde._calls.reduce_ops import Adasum
 from ronde._codecs import NoneCompressor, wire_of
 from ronde._collectives.calls import Call, set_id
@@ -123,7 +123,7 @@ class DeltaOptimizer(torch.optim.Optimizer):
         sent = [(self._parameter_names[p], c) for p, (c, _) in zip(parameters, pairs)]
         runs = in_runs(sent, lambda item: (item[1].dtype, item[1].numel() * item[1].element_size()))
         handles = [self._submit(run) for run in runs]
-        awaited = together(handles)
+        awaited = _core.Together(handles)
         results = [change for handle in handles for change in handle.wait(together=awaited)]
         return [self._compression.decompress(c, context) for c, (_, context) in zip(results, pairs)]
 
