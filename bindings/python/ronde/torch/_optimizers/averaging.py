@@ -43,7 +43,7 @@ from ronde.torch._optimizers.gradients import (
     shares_memory,
     show_zeros,
 )
-from ronde.torch._optimizers.preparing import Preparing, check_gradient
+from ronde.torch._optimizers.preparing import Preparing, check_gradient, refuse_copies
 from ronde.torch._optimizers.watching import Watched, is_trained
 from ronde.torch.compression import Compression
 
@@ -94,6 +94,8 @@ class AveragingOptimizer(Preparing, torch.optim.Optimizer):
         if self._communicates:
             self._take_over()
         all_optimizers.add(self)
+
+    __reduce_ex__ = refuse_copies
 
     def _parameters(self) -> list[Parameter]:
         return [p for group in self.param_groups for p in group["params"]]

@@ -24,6 +24,7 @@ from ronde._training.gradients import GradientOptions, check_passes, in_runs
 from ronde.torch._collectives.adapter import collectives
 from ronde.torch._optimizers.facts import facts, first_step
 from ronde.torch._optimizers.gradients import Parameter, name_new_ones, parameter_names
+from ronde.torch._optimizers.preparing import refuse_copies
 from ronde.torch._optimizers.watching import is_trained, lazy_error
 
 
@@ -33,6 +34,7 @@ class DeltaOptimizer(torch.optim.Optimizer):
     def _distribute(
         self,
         named_parameters: Iterable[tuple[str, Parameter]] | None,
+        _backward_passes_per_step: int,
         flat_gradients: bool,
         options: GradientOptions,
         weight: float | None,
@@ -50,6 +52,8 @@ class DeltaOptimizer(torch.optim.Optimizer):
         self._first_step = first_step(self.process_set)
         set_id(self.process_set)
         self._check_types([p for p in self._known if p.requires_grad])
+
+    __reduce_ex__ = refuse_copies
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Accepted: gradients of any number of backward passes accumulate until step()."""
