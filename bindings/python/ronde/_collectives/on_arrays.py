@@ -75,7 +75,9 @@ __all__ = [
 ]
 
 
-class _ArrayAdapter:
+class ArrayAdapter:
+    """NumPy's arrays, and DeviceArrays."""
+
     def contiguous(self, tensor: Any) -> Any:
         array = adapted(tensor)
         if isinstance(array, DeviceArray):
@@ -152,7 +154,7 @@ class _ArrayAdapter:
         return settle
 
 
-_ops = calls.Collectives[Any](_ArrayAdapter())
+_ops = calls.Collectives[Any](ArrayAdapter())
 
 
 def _one(operation: str, array: AnyArray | None) -> list[Any] | None:
