@@ -322,6 +322,11 @@ void set_current_runtime(std::shared_ptr<Runtime> runtime) {
   current().runtime = std::move(runtime);
 }
 
+std::shared_ptr<Runtime> current_runtime() {
+  MutexLock lock(current().mutex);
+  return current().runtime;
+}
+
 }  // namespace ronde
 
 const ronde_api* ronde_c_api(std::uint32_t version) {

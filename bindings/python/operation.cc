@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bindings/python/blocked_wait.h"
+#include "bindings/python/torch_memory.h"
 #include "bindings/runtime/groups/group_factory.h"
 #include "bindings/runtime/operations.h"
 
@@ -19,18 +20,10 @@ namespace py = pybind11;
 namespace ronde::python {
 namespace {
 
-/// References of a dropped handle whose operation still uses the memory.
-struct Dropped {
-  RuntimePtr runtime;
-  OperationPtr operation;
-  py::object keep;
-  Pins pins;
-};
-
-/// The module's list of them, guarded by the GIL. Never destroyed: at exit there is no interpreter
-/// left to drop references in.
-std::list<Dropped>& dropped() {
-  static auto* list = new std::list<Dropped>();
+/// What operations use whose handles were dropped, guarded by the GIL. Never destroyed: at exit
+/// there is no interpreter left to drop references in.
+std::list<InUse>& dropped() {
+  static auto* list = new std::list<InUse>();
   return *list;
 }
 
@@ -88,6 +81,17 @@ std::uintptr_t storage_address(py::handle storage) {
   return found.cast<std::uintptr_t>();
 }
 
+/// A limit that Python gives. Raises as the package does for other arguments.
+double seconds(const py::object& timeout) {
+  if (timeout.is_none()) return -1.0;
+  try {
+    return timeout.cast<double>();
+  } catch (const py::cast_error&) {
+    py::module_::import("ronde._calls.argument_checks").attr("check")(py::arg("timeout") = timeout);
+    throw py::type_error("timeout is of a wrong type");
+  }
+}
+
 }  // namespace
 
 void Pins::add_storage(py::object storage) {
@@ -123,47 +127,38 @@ void Pins::add(py::handle object) {
   if (base && py::isinstance<py::array>(base)) refer(base);
 }
 
-Handle::Handle(RuntimePtr runtime, OperationPtr operation, py::object keep, Pins pins)
-    : runtime_(std::move(runtime)),
-      operation_(std::move(operation)),
-      keep_(std::move(keep)),
-      pins_(std::move(pins)) {}
-
 Handle::~Handle() {
-  if (operation_->done()) *seen_ = *seen_ || !operation_->status().ok();
-  if (!is_over(*operation_)) {
-    dropped().push_back(
-        {std::move(runtime_), std::move(operation_), std::move(keep_), std::move(pins_)});
-  }
+  if (operation()->done()) *seen_ = *seen_ || !operation()->status().ok();
+  if (!is_over(*operation())) dropped().push_back(std::move(in_use_));
 }
 
 bool Handle::done() {
-  const bool ended = operation_->done();
+  const bool ended = operation()->done();
   *seen_ = *seen_ || ended;
   if (ended) let_go();
   return ended;
 }
 
 void Handle::let_go() {
-  freed_ = freed_ || pins_.are_freed();
-  pins_.clear();
+  freed_ = freed_ || in_use_.pins.are_freed();
+  in_use_.pins.clear();
 }
 
-void Handle::wait(double timeout_s, const Together* together) {
+void Handle::await(double timeout_s, const Together* together) {
   Status status;
-  if (operation_->done()) {
-    status = operation_->status();
+  if (operation()->done()) {
+    status = operation()->status();
   } else {
     py::gil_scoped_release unlocked;
     if (timeout_s < 0) {
-      const std::span<const OperationPtr> alone(&operation_, 1);
-      status = BlockedWait(*runtime_, together == nullptr ? alone : together->operations)
-                   .wait(operation_);
+      const std::span<const OperationPtr> alone(&operation(), 1);
+      status = BlockedWait(*in_use_.runtime, together == nullptr ? alone : together->operations)
+                   .wait(operation());
     } else {
-      status = runtime_->operations().wait(operation_, interruptible(timeout_s));
+      status = in_use_.runtime->operations().wait(operation(), interruptible(timeout_s));
     }
   }
-  *seen_ = operation_->done();
+  *seen_ = operation()->done();
   if (*seen_) let_go();
   check_wait(status);
   if (!freed_) return;
@@ -172,13 +167,40 @@ void Handle::wait(double timeout_s, const Together* together) {
          "result is wrong; wait for the operation first"});
 }
 
+py::object Handle::wait(const py::object& self, const py::object& timeout,
+                        const Together* together) {
+  if (result_) return result_;
+  await(seconds(timeout), together);
+  py::object result = made(self);
+  result_ = result;
+  finish_ = py::object();
+  further_.clear();
+  return result;
+}
+
+/// The result of the functions. They may let other threads wait for the same handle.
+py::object Handle::made(const py::object& self) const {
+  if (checks_place_) check_unmoved(in_use_.keep, operation()->submission().outputs.front());
+  const py::object finish = finish_;
+  py::object result = finish ? finish(self) : in_use_.keep;
+  if (further_.empty()) return result;
+  const std::vector<py::object> further = further_;
+  for (const py::object& function : further) result = function(result);
+  return result;
+}
+
 void Handle::order_after(std::uintptr_t stream) {
-  check(runtime_->operations().order_after(operation_, reinterpret_cast<void*>(stream)));
+  check(in_use_.runtime->operations().order_after(operation(), reinterpret_cast<void*>(stream)));
+}
+
+const Message& Handle::message() const {
+  if (in_use_.message == nullptr) throw py::type_error("only a receive has a message");
+  return *in_use_.message;
 }
 
 void sweep_dropped() {
   if (dropped().empty()) return;
-  std::list<Dropped> finished;
+  std::list<InUse> finished;
   for (auto it = dropped().begin(); it != dropped().end();) {
     auto next = std::next(it);
     if (is_over(*it->operation)) finished.splice(finished.end(), dropped(), it);
@@ -206,29 +228,54 @@ void bind_operation(py::module_& module) {
   py::class_<Together>(module, "Together",
                        "Operations all of which their thread waits for before it submits another.")
       .def(py::init<const std::vector<const Handle*>&>(), py::arg("handles"));
-  py::class_<Handle>(module, "Handle", "An operation in flight.")
-      .def("done", &Handle::done, "Whether it has ended, well or not.")
-      .def("wait", &Handle::wait, py::arg("timeout") = -1.0, py::arg("together") = nullptr,
-           "Blocks until done (at most `timeout` seconds unless negative) and raises its error. "
-           "`together`: what is waited for beside it.")
+  py::class_<Handle>(module, "Handle",
+                     "An operation in flight. Keeps the tensors alive until it has ended.")
+      .def("done", &Handle::done, "True if it has ended, with or without an error; never blocks.")
+      .def(
+          "wait",
+          [](const py::object& self, const py::object& timeout, const Together* together) {
+            return self.cast<Handle&>().wait(self, timeout, together);
+          },
+          py::arg("timeout") = py::none(), py::arg("together") = nullptr,
+          "Blocks until it has ended and returns the result, or raises its error.\n\ntimeout: "
+          "seconds after which TimeoutError is raised; the operation then goes on.\ntogether: "
+          "other operations to wait for, see ronde._core.Together.")
+      .def(
+          "__call__",
+          [](const py::object& self) {
+            return self.cast<Handle&>().wait(self, py::none(), nullptr);
+          },
+          "The same as wait(). Horovod's sparse handles are called.")
+      .def(
+          "finish",
+          [](py::object self, py::object function) {
+            self.cast<Handle&>().finish(std::move(function));
+            return self;
+          },
+          py::arg("function"), "Lets a function make the result, of the handle. Returns this.")
+      .def(
+          "then",
+          [](py::object self, py::object function) {
+            self.cast<Handle&>().then(std::move(function));
+            return self;
+          },
+          py::arg("function"), "Passes the result through one more function. Returns this.")
       .def("order_after", &Handle::order_after, py::arg("stream"),
            "Makes later work of a CUDA stream come after the results. Nothing for host memory.")
       .def("output", &output, py::arg("index") = 0,
            "(buffer or None, shape) of an output that the caller gave no memory for.")
       .def_property_readonly(
-          "address",
-          [](const Handle& handle) {
-            return reinterpret_cast<std::uintptr_t>(
-                handle.operation()->submission().outputs.front());
-          },
-          "Where the first output was when it was submitted.")
-      .def_property_readonly("kept", &Handle::kept, "What `keep` was.")
-      .def_property_readonly(
           "recv_splits", [](const Handle& handle) { return handle.operation()->recv_splits(); },
           "alltoall: rows received from each member.")
       .def_property_readonly(
           "last_joined", [](const Handle& handle) { return handle.operation()->last_joined(); },
-          "join: the rank that joined last.");
+          "join: the rank that joined last.")
+      .def_property_readonly(
+          "source", [](const Handle& handle) { return handle.message().source; },
+          "recv: the rank that sent the message.")
+      .def_property_readonly(
+          "bytes", [](const Handle& handle) { return handle.message().bytes; },
+          "recv: the message's size.");
 }
 
 }  // namespace ronde::python

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bindings/python/bind.h"
+#include "core/engine/peers/point_to_point.h"
 
 namespace ronde::python {
 
@@ -33,12 +34,21 @@ class Pins {
   std::vector<std::pair<pybind11::object, std::uintptr_t>> storages_;  // and their addresses
 };
 
-/// A submitted operation and the Python objects whose memory it uses.
-/// Owns: `keep` is let go once the operation, and a device's work for it, is done, even where
-/// Python drops the handle earlier. Threads: the GIL is held, but for what wait() does inside.
+/// What an operation uses, until it, and a device's work for it, is done.
+struct InUse {
+  RuntimePtr runtime;
+  OperationPtr operation;
+  pybind11::object keep;
+  Pins pins;
+  std::shared_ptr<Message> message;  ///< What a receive learns; null for others.
+};
+
+/// A submitted operation and the Python objects whose memory it uses: the package's Handle.
+/// Owns: what is in use is let go once it is not any more, even where Python drops the handle
+/// earlier. Threads: the GIL is held, but for what await() does inside.
 class Handle {
  public:
-  Handle(RuntimePtr runtime, OperationPtr operation, pybind11::object keep, Pins pins = {});
+  explicit Handle(InUse in_use) : in_use_(std::move(in_use)) {}
   ~Handle();
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
@@ -46,25 +56,37 @@ class Handle {
   /// Never blocks.
   [[nodiscard]] bool done();
   /// Blocks until done; raises its error. The GIL is released meanwhile. `together`: null, or what
-  /// else this thread waits for before it submits anything.
-  void wait(double timeout_s, const Together* together = nullptr);
+  /// else this thread waits for before it submits anything. `timeout_s` < 0: without end.
+  void await(double timeout_s, const Together* together = nullptr);
+  /// await(), then the result: what `keep` was, or what finish() and then() have asked for.
+  /// `self`: this handle's object. `timeout`: seconds, or None for no limit.
+  [[nodiscard]] pybind11::object wait(const pybind11::object& self, const pybind11::object& timeout,
+                                      const Together* together);
+  /// From now on `function` makes the result, of the handle.
+  void finish(pybind11::object function) { finish_ = std::move(function); }
+  /// Passes the result through one more function.
+  void then(pybind11::object function) { further_.push_back(std::move(function)); }
+  /// wait() raises where the kept tensor of PyTorch is not in the output's memory any more.
+  void check_place() { checks_place_ = true; }
   /// Makes a CUDA stream wait for the results; once done. Raises the device's error.
   void order_after(std::uintptr_t stream);
-  [[nodiscard]] const OperationPtr& operation() const { return operation_; }
+  [[nodiscard]] const OperationPtr& operation() const { return in_use_.operation; }
+  /// What a receive has learned; once done. Raises TypeError for other operations.
+  [[nodiscard]] const Message& message() const;
   /// Becomes true once somebody has seen that the operation has ended.
   [[nodiscard]] const std::shared_ptr<bool>& seen() const { return seen_; }
-  /// The arguments given as `keep`.
-  [[nodiscard]] pybind11::object kept() const { return keep_; }
 
  private:
-  RuntimePtr runtime_;
-  OperationPtr operation_;
-  pybind11::object keep_;
   void let_go();
+  [[nodiscard]] pybind11::object made(const pybind11::object& self) const;
 
-  Pins pins_;  // until the operation has ended
+  InUse in_use_;  // the pins until the operation has ended
   bool freed_ = false;
+  bool checks_place_ = false;
   const std::shared_ptr<bool> seen_ = std::make_shared<bool>(false);
+  pybind11::object finish_;
+  std::vector<pybind11::object> further_;
+  pybind11::object result_;  // null until wait() has made it
 };
 
 /// Operations all of which their thread waits for, one by one, before it submits another.

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/c/current.h"
 #include "bindings/python/names_in_flight.h"
 #include "bindings/python/operation.h"
 #include "bindings/python/sent_gradients.h"
@@ -378,13 +379,14 @@ Pins pins_of(const py::list& inputs, const py::list& outputs) {
 }
 
 /// Submits one, whose handle keeps `keep` and `pins`.
-std::unique_ptr<Handle> start(const RuntimePtr& runtime, SetId set, Submission submission,
-                              py::object keep, Pins pins) {
+Result<std::unique_ptr<Handle>> start(const RuntimePtr& runtime, SetId set, Submission submission,
+                                      py::object keep, Pins pins) {
   NamesInFlight& names = NamesInFlight::of_process();
-  check(names.check(set, submission.request));
-  OperationPtr operation = unwrap(runtime->operations().submit(set, std::move(submission)));
-  auto handle =
-      std::make_unique<Handle>(runtime, std::move(operation), std::move(keep), std::move(pins));
+  RONDE_RETURN_IF_ERROR(names.check(set, submission.request));
+  RONDE_ASSIGN_OR_RETURN(OperationPtr operation,
+                         runtime->operations().submit(set, std::move(submission)));
+  auto handle = std::make_unique<Handle>(
+      InUse{runtime, std::move(operation), std::move(keep), std::move(pins), nullptr});
   names.enter(set, handle->operation(), handle->seen());
   return handle;
 }
@@ -398,9 +400,9 @@ std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
   Submission submission = make_submission(*runtime, set, kind, inputs, outputs, Call(call));
   if (!splits.is_none()) submission.splits = splits.cast<std::vector<std::int64_t>>();
   submission.caller_waits = wait;
-  auto handle = start(runtime, set, std::move(submission), std::move(keep),
-                      wait ? Pins() : pins_of(inputs, outputs));
-  if (wait) handle->wait(timeout_s);
+  auto handle = unwrap(start(runtime, set, std::move(submission), std::move(keep),
+                             wait ? Pins() : pins_of(inputs, outputs)));
+  if (wait) handle->await(timeout_s);
   return handle;
 }
 
@@ -411,43 +413,133 @@ std::unique_ptr<Handle> submit_gradients(const RuntimePtr& runtime, SetId set,
   sweep_dropped();
   Pins pins;
   for (const SentGradients::One& one : gradients.all()) pins.add_owner(one.memory.storage);
-  return start(runtime, set,
-               make_submission(static_cast<int>(Collective::kAllreduce), gradients, Call(call)),
-               std::move(keep), std::move(pins));
+  return unwrap(
+      start(runtime, set,
+            make_submission(static_cast<int>(Collective::kAllreduce), gradients, Call(call)),
+            std::move(keep), std::move(pins)));
 }
 
-/// Submits an allreduce of one tensor of PyTorch, in place unless `make_output` makes another from
-/// it. Null, with nothing done, unless memory_of() can read it.
-std::unique_ptr<Handle> reduce_tensor(const RuntimePtr& runtime, SetId set,
-                                      const py::object& tensor, const py::object& make_output,
-                                      bool wait, const py::tuple& call) {
-  std::optional<TorchMemory> given = memory_of(tensor);
-  if (!given) return nullptr;
-  sweep_dropped();
+/// The arguments of reduce_tensor(), in their order.
+struct TensorCall {
+  py::handle wait, tensor, make_output, average, name, op, prescale, postscale, set, weight;
+};
+
+/// Reads what users usually give: a text or None, a float, an operation's number or neither. False
+/// for anything else, whose errors Python knows.
+bool read_name(py::handle given, std::string& name) {
+  if (given.is_none()) return true;
+  Py_ssize_t size = 0;
+  const char* text =
+      PyUnicode_Check(given.ptr()) ? PyUnicode_AsUTF8AndSize(given.ptr(), &size) : nullptr;
+  if (text == nullptr) {
+    PyErr_Clear();
+    return false;
+  }
+  name.assign(text, static_cast<std::size_t>(size));
+  return true;
+}
+bool read_factor(py::handle given, double& factor) {
+  if (!PyFloat_CheckExact(given.ptr())) return false;
+  factor = PyFloat_AS_DOUBLE(given.ptr());
+  return true;
+}
+bool read_op(const TensorCall& call, ReduceOp& op) {
+  op = ReduceOp::kAverage;
+  if (!call.average.is_none()) return false;
+  if (call.op.is_none()) return true;
+  const long number = PyLong_Check(call.op.ptr()) ? PyLong_AsLong(call.op.ptr()) : -1;
+  if (number < 0 || number >= kReduceOpCount) {
+    PyErr_Clear();
+    return false;
+  }
+  op = static_cast<ReduceOp>(number);
+  return true;
+}
+
+/// True if autograd need not know of the call.
+bool is_plain(py::handle tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
+  PyObject* const found = PyObject_GetAttr(tensor.ptr(), name);
+  if (found == nullptr) PyErr_Clear();
+  return py::reinterpret_steal<py::object>(found).is(py::bool_(false));
+}
+
+/// The submission of a usual call; nothing for any other. `output`: what gets the result.
+std::optional<Submission> usual_submission(const TensorCall& call, Pins& pins, py::object& output) {
   Submission submission;
-  submission.request = request_of(static_cast<int>(Collective::kAllreduce), Call(call));
-  note_numbers(submission.request, {given->data, given->meta, {}}, 0);
+  Request& request = submission.request;
+  if (!call.weight.is_none() || !read_name(call.name, request.name) ||
+      !read_factor(call.prescale, request.prescale) ||
+      !read_factor(call.postscale, request.postscale) || !read_op(call, request.op)) {
+    return {};
+  }
+  std::optional<TorchMemory> given = memory_of(call.tensor);
+  const bool in_place = call.make_output.is_none();
+  submission.caller_waits = call.wait.is(py::bool_(true));
+  if (!given || ((in_place || submission.caller_waits) && !is_plain(call.tensor))) return {};
+  note_numbers(request, {given->data, given->meta, {}}, 0);
   submission.inputs = {given->data};
-  submission.request.tensors = {std::move(given->meta)};
-  Pins pins;
-  if (wait) {
+  request.tensors = {std::move(given->meta)};
+  if (submission.caller_waits) {
     pins.add_owner(std::move(given->storage));
   } else {
     pins.add_storage(std::move(given->storage));
   }
-  py::object output = tensor;
-  if (!make_output.is_none()) {
-    output = make_output(tensor);
-    const std::optional<void*> made = address_of(output);  // nobody else has it to move it
-    if (!made || (*made == nullptr) != (given->data == nullptr)) return nullptr;
-    given->data = *made;
-  }
-  submission.outputs = {given->data};
-  submission.caller_waits = wait;
-  auto handle = start(runtime, set, std::move(submission), std::move(output), std::move(pins));
-  if (wait) handle->wait(-1.0);
-  return handle;
+  output = py::reinterpret_borrow<py::object>(in_place ? call.tensor : call.make_output);
+  if (!in_place) output = output(call.tensor);
+  const std::optional<void*> made = in_place ? given->data : address_of(output);
+  if (!made || (*made == nullptr) != (given->data == nullptr)) return {};
+  submission.outputs = {*made};
+  request.call_site = call_site();
+  return submission;
 }
+
+/// Submits an allreduce of one tensor of PyTorch, in place unless `make_output` makes another from
+/// it. None, with nothing done, where a closer look is needed.
+py::object reduce_tensor(const TensorCall& call) {
+  const RuntimePtr runtime = current_runtime();
+  const long set = PyLong_AsLong(call.set.ptr());
+  if (runtime == nullptr || set < 0) return py::none();
+  sweep_dropped();
+  Pins pins;
+  py::object output;
+  std::optional<Submission> submission = usual_submission(call, pins, output);
+  if (!submission) return py::none();
+  const bool waits = submission->caller_waits;
+  auto started = start(runtime, static_cast<SetId>(set), std::move(*submission), std::move(output),
+                       std::move(pins));
+  if (!started.ok() && started.status().code() == Code::kInvalidArgument) return py::none();
+  std::unique_ptr<Handle> handle = unwrap(std::move(started));
+  if (call.make_output.is_none()) handle->check_place();
+  if (waits) handle->await(-1.0);
+  return py::cast(std::move(handle));
+}
+
+/// reduce_tensor() as Python calls it: pybind11 takes longer to find a function than to run it.
+PyObject* call_reduce_tensor(PyObject* /*module*/, PyObject* const* given, Py_ssize_t count) {
+  if (count != 10) {
+    PyErr_SetString(PyExc_TypeError, "reduce_tensor() takes 10 arguments");
+    return nullptr;
+  }
+  try {
+    return reduce_tensor({given[0], given[1], given[2], given[3], given[4], given[5], given[6],
+                          given[7], given[8], given[9]})
+        .release()
+        .ptr();
+  } catch (py::error_already_set& error) {
+    error.restore();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
+}
+
+PyMethodDef reduce_tensor_method = {
+    "reduce_tensor",
+    reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_reduce_tensor)), METH_FASTCALL,
+    "Submits an allreduce of one tensor of PyTorch, in place where `make_output` is None. None, "
+    "with nothing done, unless all arguments are of the usual types and the tensor is dense, "
+    "contiguous and in host memory."};
 
 /// The names and numbers of one of the core's tables, in its order.
 template <typename Table>
@@ -471,10 +563,7 @@ void bind_submit(py::module_& module) {
   module.def("submit_gradients", &submit_gradients, py::arg("runtime"), py::arg("set"),
              py::arg("gradients"), py::arg("keep"), py::arg("call"),
              "Submits an allreduce in place of gradients that were taken.");
-  module.def("reduce_tensor", &reduce_tensor, py::arg("runtime"), py::arg("set"), py::arg("tensor"),
-             py::arg("make_output"), py::arg("wait"), py::arg("call"),
-             "Submits an allreduce of one tensor of PyTorch, in place where `make_output` is None. "
-             "None, with nothing done, unless it is dense, contiguous and in host memory.");
+  module.add_object("reduce_tensor", PyCFunction_NewEx(&reduce_tensor_method, nullptr, nullptr));
   module.def(
       "collectives", [] { return numbers_of(kCollectives); }, "Collectives: name and number.");
   module.def(
@@ -503,8 +592,8 @@ void bind_submit(py::module_& module) {
   module.def(
       "join",
       [](const RuntimePtr& runtime, SetId set) {
-        return std::make_unique<Handle>(runtime, unwrap(runtime->operations().join(set)),
-                                        py::none());
+        return std::make_unique<Handle>(
+            InUse{runtime, unwrap(runtime->operations().join(set)), py::none(), {}, nullptr});
       },
       py::arg("runtime"), py::arg("set"), "Says that this rank has no more data in this set.");
 }

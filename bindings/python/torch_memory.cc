@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "bindings/python/bind.h"
 #include "core/base/dtype.h"
@@ -73,20 +74,23 @@ std::optional<DType> dtype_of(const DLTensor& tensor) {
   return std::nullopt;
 }
 
-/// The type's table; null where it has none, as PyTorch before 2.10.
-const DLExchange* exchange_of(PyTypeObject* type) {
-  static PyTypeObject* known = nullptr;
-  static const DLExchange* table = nullptr;
-  if (type == known) return table;
-  known = type;
-  table = nullptr;
-  const py::object capsule =
-      py::getattr(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__", py::none());
+/// The class's table; null where it has none, as PyTorch before 2.10.
+const DLExchange* exchange_of(py::handle type) {
+  const py::object capsule = py::getattr(type, "__dlpack_c_exchange_api__", py::none());
   if (!PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api")) return nullptr;
   const auto* found =
       static_cast<const DLExchange*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
-  if (found->version.major == kMajor) table = found;
-  return table;
+  return found->version.major == kMajor ? found : nullptr;
+}
+
+/// What Python's part has told. Never destroyed: at exit there is no interpreter.
+struct Told {
+  std::vector<std::pair<py::object, const DLExchange*>> types;
+  py::object check_unmoved;
+};
+Told& told() {
+  static auto* all = new Told();
+  return *all;
 }
 
 bool is_contiguous(const DLTensor& tensor) {
@@ -102,10 +106,12 @@ bool is_contiguous(const DLTensor& tensor) {
 
 /// The tensor's description; nothing done for what DLPack cannot describe.
 bool describe(py::handle tensor, DLTensor& out) {
-  const DLExchange* const exchange = exchange_of(Py_TYPE(tensor.ptr()));
-  if (exchange == nullptr) return false;
-  if (exchange->read(tensor.ptr(), &out) == 0) return true;
-  PyErr_Clear();
+  for (const auto& [type, exchange] : told().types) {
+    if (type.ptr() != reinterpret_cast<PyObject*>(Py_TYPE(tensor.ptr()))) continue;
+    if (exchange != nullptr && exchange->read(tensor.ptr(), &out) == 0) return true;
+    PyErr_Clear();
+    return false;
+  }
   return false;
 }
 
@@ -143,7 +149,23 @@ std::optional<void*> address_of(py::handle tensor) {
   return data_of(read);
 }
 
+void check_unmoved(py::handle tensor, const void* data) {
+  if (const auto now = address_of(tensor); now && *now == data) return;
+  told().check_unmoved(tensor, reinterpret_cast<std::uintptr_t>(data));
+}
+
 void bind_torch_memory(py::module_& module) {
+  module.def(
+      "read_torch",
+      [](const py::list& types, py::object check_unmoved) {
+        for (const py::handle type : types) {
+          told().types.emplace_back(py::reinterpret_borrow<py::object>(type), exchange_of(type));
+        }
+        told().check_unmoved = std::move(check_unmoved);
+      },
+      py::arg("types"), py::arg("check_unmoved"),
+      "From now on tensors of exactly these classes are read without Python. check_unmoved(tensor, "
+      "address) raises for one that is not at its address any more.");
   module.def(
       "dlpack_types",
       [] {

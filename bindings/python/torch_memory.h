@@ -17,11 +17,15 @@ struct TorchMemory {
   pybind11::object storage;  ///< Keeps the memory where tensor.data is replaced.
 };
 
-/// Nothing unless the tensor is dense, contiguous, in host memory and of a type that the core has;
-/// and for PyTorch before 2.10, which cannot be read like this.
+/// Nothing unless the tensor is of a class that read_torch() was told, dense, contiguous, in host
+/// memory and of a type that the core has; and for PyTorch before 2.10, which cannot be read like
+/// this.
 std::optional<TorchMemory> memory_of(pybind11::handle tensor);
 
 /// Its address alone; nothing where it cannot be read.
 std::optional<void*> address_of(pybind11::handle tensor);
+
+/// Raises unless the tensor is at this address.
+void check_unmoved(pybind11::handle tensor, const void* data);
 
 }  // namespace ronde::python

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <unordered_set>
 #include <utility>
 
@@ -13,35 +14,21 @@ namespace {
 using ::tensorflow::DataType;
 using ::tensorflow::TensorShape;
 
+/// TensorFlow's types that the graph ops take, with the core's.
+constexpr std::pair<DataType, std::int32_t> kTypes[] = {
+    {::tensorflow::DT_UINT8, RONDE_UINT8},   {::tensorflow::DT_UINT16, RONDE_UINT16},
+    {::tensorflow::DT_UINT32, RONDE_UINT32}, {::tensorflow::DT_UINT64, RONDE_UINT64},
+    {::tensorflow::DT_INT8, RONDE_INT8},     {::tensorflow::DT_INT16, RONDE_INT16},
+    {::tensorflow::DT_INT32, RONDE_INT32},   {::tensorflow::DT_INT64, RONDE_INT64},
+    {::tensorflow::DT_HALF, RONDE_FLOAT16},  {::tensorflow::DT_BFLOAT16, RONDE_BFLOAT16},
+    {::tensorflow::DT_FLOAT, RONDE_FLOAT32}, {::tensorflow::DT_DOUBLE, RONDE_FLOAT64},
+    {::tensorflow::DT_BOOL, RONDE_BOOL},
+};
+
 std::int32_t dtype_of(DataType type) {
-  switch (type) {
-    case ::tensorflow::DT_UINT8:
-      return RONDE_UINT8;
-    case ::tensorflow::DT_UINT16:
-      return RONDE_UINT16;
-    case ::tensorflow::DT_UINT32:
-      return RONDE_UINT32;
-    case ::tensorflow::DT_UINT64:
-      return RONDE_UINT64;
-    case ::tensorflow::DT_INT8:
-      return RONDE_INT8;
-    case ::tensorflow::DT_INT16:
-      return RONDE_INT16;
-    case ::tensorflow::DT_INT32:
-      return RONDE_INT32;
-    case ::tensorflow::DT_INT64:
-      return RONDE_INT64;
-    case ::tensorflow::DT_HALF:
-      return RONDE_FLOAT16;
-    case ::tensorflow::DT_BFLOAT16:
-      return RONDE_BFLOAT16;
-    case ::tensorflow::DT_FLOAT:
-      return RONDE_FLOAT32;
-    case ::tensorflow::DT_DOUBLE:
-      return RONDE_FLOAT64;
-    default:
-      return RONDE_BOOL;
-  }
+  return std::find_if(std::begin(kTypes), std::end(kTypes),
+                      [type](const auto& row) { return row.first == type; })
+      ->second;
 }
 
 /// True if each output has its input's shape, so that its memory is known at once.

@@ -52,129 +52,67 @@ absl::Status alltoall_shapes(InferenceContext* c) {
 
 }  // namespace
 
-/// The kernel of a graph op: its collective, and true where its last input is this rank's weight.
-#define RONDE_KERNEL(name, ...)                                      \
-  REGISTER_KERNEL_BUILDER(Name(name).Device(tensorflow::DEVICE_CPU), \
-                          ronde::tensorflow::CollectiveKernel<__VA_ARGS__>)
+/// A graph op and its kernel: the collective, and true where its last input is this rank's weight.
+#define RONDE_OP(name, ...)                                                  \
+  REGISTER_KERNEL_BUILDER(Name(name).Device(tensorflow::DEVICE_CPU),         \
+                          ronde::tensorflow::CollectiveKernel<__VA_ARGS__>); \
+  REGISTER_OP(name)                                                          \
+      .SetIsStateful()                                                       \
+      .Attr("names: list(string)")                                           \
+      .Attr("set: int = 0")                                                  \
+      .Attr("site: string = ''")
+#define RONDE_PROGRAM Attr("program: int = 0")
+#define RONDE_SCALED_OP \
+  Attr("op: int").Attr("prescale: string = '1'").Attr("postscale: string = '1'")
+#define RONDE_SENDING Attr("compression: string = ''").Attr("priorities: list(int) = []")
 
 #define RONDE_TYPES                                                                            \
   "{uint8, uint16, uint32, uint64, int8, int16, int32, int64, half, bfloat16, float, double, " \
   "bool}"
+#define RONDE_TENSORS Attr("T: list(" RONDE_TYPES ") >= 1").Input("tensors: T").Output("results: T")
 
-REGISTER_OP("RondeAllreduce")
-    .Attr("T: list(" RONDE_TYPES ") >= 1")
-    .Attr("names: list(string)")
-    .Attr("op: int")
-    .Attr("prescale: string = '1'")
-    .Attr("postscale: string = '1'")
-    .Attr("set: int = 0")
-    .Attr("site: string = ''")
-    .Attr("program: int = 0")
-    .Attr("compression: string = ''")
-    .Attr("priorities: list(int) = []")
-    .Input("tensors: T")
-    .Output("results: T")
-    .SetIsStateful()
-    .SetShapeFn(same_shapes)
+RONDE_OP("RondeAllreduce", RONDE_ALLREDUCE)
+    .RONDE_TENSORS.RONDE_SCALED_OP.RONDE_SENDING.RONDE_PROGRAM.SetShapeFn(same_shapes)
     .Doc("Combines tensors over all ranks of a process set, element by element.");
-RONDE_KERNEL("RondeAllreduce", RONDE_ALLREDUCE);
 
-REGISTER_OP("RondeWeightedAllreduce")
+RONDE_OP("RondeWeightedAllreduce", RONDE_ALLREDUCE, true)
     .Attr("T: list({half, bfloat16, float, double}) >= 1")
-    .Attr("names: list(string)")
-    .Attr("op: int")
-    .Attr("prescale: string = '1'")
-    .Attr("postscale: string = '1'")
-    .Attr("set: int = 0")
-    .Attr("site: string = ''")
-    .Attr("program: int = 0")
-    .Attr("compression: string = ''")
-    .Attr("priorities: list(int) = []")
     .Input("tensors: T")
     .Input("weight: double")
     .Output("results: T")
-    .SetIsStateful()
-    .SetShapeFn(same_shapes)
+    .RONDE_SCALED_OP.RONDE_SENDING.RONDE_PROGRAM.SetShapeFn(same_shapes)
     .Doc("Averages tensors over all ranks of a process set; `weight`: this rank's in the mean.");
-RONDE_KERNEL("RondeWeightedAllreduce", RONDE_ALLREDUCE, true);
 
-REGISTER_OP("RondeAllgather")
-    .Attr("T: list(" RONDE_TYPES ") >= 1")
-    .Attr("names: list(string)")
-    .Attr("set: int = 0")
-    .Attr("site: string = ''")
-    .Attr("program: int = 0")
-    .Input("tensors: T")
-    .Output("results: T")
-    .SetIsStateful()
-    .SetShapeFn(other_rows_each)
+RONDE_OP("RondeAllgather", RONDE_ALLGATHER)
+    .RONDE_TENSORS.RONDE_PROGRAM.SetShapeFn(other_rows_each)
     .Doc("Joins the ranks' tensors along the first dimension, which may differ between ranks.");
-RONDE_KERNEL("RondeAllgather", RONDE_ALLGATHER);
 
-REGISTER_OP("RondeBroadcast")
-    .Attr("T: list(" RONDE_TYPES ") >= 1")
-    .Attr("names: list(string)")
-    .Attr("root: int")
-    .Attr("set: int = 0")
-    .Attr("site: string = ''")
-    .Attr("program: int = 0")
-    .Input("tensors: T")
-    .Output("results: T")
-    .SetIsStateful()
+RONDE_OP("RondeBroadcast", RONDE_BROADCAST)
+    .RONDE_TENSORS.RONDE_PROGRAM.Attr("root: int")
     .SetShapeFn(same_shapes)
     .Doc("Gives every rank the root's tensors.");
-RONDE_KERNEL("RondeBroadcast", RONDE_BROADCAST);
 
-REGISTER_OP("RondeReducescatter")
-    .Attr("T: list(" RONDE_TYPES ") >= 1")
-    .Attr("names: list(string)")
-    .Attr("op: int")
-    .Attr("prescale: string = '1'")
-    .Attr("postscale: string = '1'")
-    .Attr("set: int = 0")
-    .Attr("site: string = ''")
-    .Attr("program: int = 0")
-    .Input("tensors: T")
-    .Output("results: T")
-    .SetIsStateful()
-    .SetShapeFn(other_rows_each)
+RONDE_OP("RondeReducescatter", RONDE_REDUCE_SCATTER)
+    .RONDE_TENSORS.RONDE_SCALED_OP.RONDE_PROGRAM.SetShapeFn(other_rows_each)
     .Doc("Combines over all ranks and leaves each its part of the rows.");
-RONDE_KERNEL("RondeReducescatter", RONDE_REDUCE_SCATTER);
 
-REGISTER_OP("RondeAlltoall")
+RONDE_OP("RondeAlltoall", RONDE_ALLTOALL)
     .Attr("T: " RONDE_TYPES)
-    .Attr("names: list(string)")
-    .Attr("set: int = 0")
-    .Attr("site: string = ''")
-    .Attr("program: int = 0")
     .Input("tensor: T")
     .Input("splits: int64")
     .Output("result: T")
     .Output("received_splits: int64")
-    .SetIsStateful()
-    .SetShapeFn(alltoall_shapes)
+    .RONDE_PROGRAM.SetShapeFn(alltoall_shapes)
     .Doc("Sends splits[r] rows to rank r; no splits mean even parts.");
-RONDE_KERNEL("RondeAlltoall", RONDE_ALLTOALL);
 
-REGISTER_OP("RondeBarrier")
-    .Attr("names: list(string)")
-    .Attr("set: int = 0")
-    .Attr("site: string = ''")
-    .Attr("program: int = 0")
-    .SetIsStateful()
-    .SetShapeFn(tensorflow::shape_inference::NoOutputs)
+RONDE_OP("RondeBarrier", RONDE_BARRIER)
+    .RONDE_PROGRAM.SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc("Ends once all ranks of the set have come to it.");
-RONDE_KERNEL("RondeBarrier", RONDE_BARRIER);
 
-REGISTER_OP("RondeJoin")
-    .Attr("names: list(string)")
-    .Attr("set: int = 0")
-    .Attr("site: string = ''")
+RONDE_OP("RondeJoin", RONDE_JOIN)
     .Output("last: int32")
-    .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::ScalarShape)
     .Doc("Says that this rank has no more data; gives the rank that joined last.");
-RONDE_KERNEL("RondeJoin", RONDE_JOIN);
 
 REGISTER_OP("RondeQuery")
     .Attr("what: {'rank', 'size', 'local_rank', 'local_size', 'included'}")

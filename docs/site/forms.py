@@ -13,12 +13,11 @@ from typing import Any
 
 import griffe
 
-ONLY_BLOCKING = "forms_with"
 DESCRIBED = "ronde/_calls/described.py"
 
 
 class Forms(griffe.Extension):
-    """Documents `x, x_async = forms(_x)` and `x = blocking(_x)` with the parameters of `_x`."""
+    """Documents `x, x_async = forms(_x)` with the parameters of `_x`."""
 
     def on_module_members(self, *, mod: griffe.Module, **_: Any) -> None:
         """Replaces the attributes that such assignments in `mod` make."""
@@ -33,18 +32,14 @@ class Forms(griffe.Extension):
                 explain(function)
 
     def _replace(self, module: griffe.Module, targets: ast.expr, call: ast.Call) -> None:
-        function = call.func.id if isinstance(call.func, ast.Name) else ""
-        if function not in ("blocking", "forms", ONLY_BLOCKING):
+        if not isinstance(call.func, ast.Name) or call.func.id != "forms":
             return
-        start = module[ast.unparse(call.args[-1])]
-        elements = targets.elts if isinstance(targets, ast.Tuple) else [targets]
-        blocking, *others = (ast.unparse(element) for element in elements)
-        left_out = ast.literal_eval(call.args[0]) if function == ONLY_BLOCKING else ""
+        assert isinstance(targets, ast.Tuple)
+        start = module[ast.unparse(call.args[0])]
+        blocking, asynchronous = map(ast.unparse, targets.elts)
         text = start.docstring.value if start.docstring else ""
-        self._add(module, start, blocking, result_of(start.returns), "", text)
-        for asynchronous in others:
-            starts = f"Starts `{blocking}()`."
-            self._add(module, start, asynchronous, start.returns, left_out, starts)
+        self._add(module, start, blocking, result_of(start.returns), text)
+        self._add(module, start, asynchronous, start.returns, f"Starts `{blocking}()`.")
 
     def _add(
         self,
@@ -52,10 +47,9 @@ class Forms(griffe.Extension):
         start: griffe.Function,
         name: str,
         returns: Any,
-        left_out: str,
         text: str,
     ) -> None:
-        parameters = [p for p in list(start.parameters)[1:] if p.name != left_out]
+        parameters = list(start.parameters)[1:]
         made = griffe.Function(
             name,
             parameters=griffe.Parameters(*copy.copy(parameters)),

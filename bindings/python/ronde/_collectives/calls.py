@@ -44,9 +44,6 @@ BARRIER = _kinds["barrier"]
 ANY_SOURCE = -1
 
 
-_kept: Callable[[Any], Any] = operator.attrgetter("kept")  # objects kept alive by an operation
-
-
 def set_id(process_set: ProcessSet) -> int:
     """The core's id of a registered set. Raises InvalidArgumentError for any other."""
     try:
@@ -193,7 +190,7 @@ class Collectives(Generic[T]):
         if profiler is not None and profiler.switch._is_profiler_enabled:
             event = profiler.begin(kind, inputs, outputs, call)
         try:
-            operation = _core.submit(
+            handle = _core.submit(
                 runtime(),
                 kind,
                 set_id(call.process_set),
@@ -210,13 +207,13 @@ class Collectives(Generic[T]):
             if event is not None:
                 event.__exit__(None, None, None)
         if settle is None:
-            return Handle(operation, finish)
+            return handle.finish(finish)
 
-        def settled(operation: Any) -> R:
-            settle(operation)
-            return finish(operation)
+        def settled(done: Any) -> R:
+            settle(done)
+            return finish(done)
 
-        return Handle(operation, settled)
+        return handle.finish(settled)
 
     def _in_and_out(
         self, operation: str, tensors: Sequence[T], outputs: Sequence[T] | None
@@ -289,7 +286,7 @@ class Collectives(Generic[T]):
         if profiler is not None and profiler.switch._is_profiler_enabled:
             event = profiler.begin(ALLREDUCE, tensors, tensors, call)
         try:
-            operation = _core.submit_gradients(
+            return _core.submit_gradients(
                 runtime(), set_id(call.process_set), gradients, tensors, call
             )
         except InvalidArgumentError as error:
@@ -297,7 +294,6 @@ class Collectives(Generic[T]):
         finally:
             if event is not None:
                 event.__exit__(None, None, None)
-        return Handle(operation, _kept)
 
     def reduce_in_place(
         self, tensors: list[T], call: Call, views: list[Any] | None = None
@@ -307,7 +303,7 @@ class Collectives(Generic[T]):
         For many small tensors: a check costs as much as the submission. views: the results of the
         adapter's view(), if known.
         """
-        return self._start(ALLREDUCE, False, tensors, tensors, _kept, call, views=views)
+        return self._start(ALLREDUCE, False, tensors, tensors, lambda _: tensors, call, views=views)
 
     def allocating(
         self, kind: str, wait: bool, tensors: Sequence[T], call: Call
@@ -378,10 +374,10 @@ class Collectives(Generic[T]):
         memory = self._adapter.memory(given)
         try:
             keep = (given, self.view(given))
-            operation = _core.send(runtime(), to, tag, memory, keep, message_type(given.dtype))
+            handle = _core.send(runtime(), to, tag, memory, keep, message_type(given.dtype))
         except TypeError as error:
             raise explained(error, to=to, tag=tag) from None
-        return Handle(operation, lambda _: None)
+        return handle.finish(lambda _: None)
 
     def recv(self, output: T, source: int, tag: int) -> Handle[tuple[T, int]]:
         """Receives into `output`; returns it and the sender's rank."""
@@ -391,10 +387,10 @@ class Collectives(Generic[T]):
         try:
             keep = (used, self.view(used))
             kind = message_type(used.dtype)
-            operation = _core.recv(runtime(), source, tag, memory, keep, kind)
+            handle = _core.recv(runtime(), source, tag, memory, keep, kind)
         except TypeError as error:
             raise explained(error, source=source, tag=tag) from None
-        return Handle(operation, lambda done: (complete()[0], done.source))
+        return handle.finish(lambda done: (complete()[0], done.source))
 
 
 def message_type(dtype: Any) -> str:

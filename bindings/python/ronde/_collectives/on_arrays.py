@@ -26,7 +26,7 @@ from ronde import _core
 from ronde._calls.argument_checks import checked_shape, several
 from ronde._calls.described import described
 from ronde._calls.forms import forms
-from ronde._calls.handle import Handle, first, mapped
+from ronde._calls.handle import Handle, first
 from ronde._calls.reduce_ops import Average
 from ronde._calls.targets import Layout
 from ronde._collectives import calls
@@ -75,7 +75,9 @@ __all__ = [
 ]
 
 
-class _ArrayAdapter:
+class ArrayAdapter:
+    """NumPy's arrays, and DeviceArrays."""
+
     def contiguous(self, tensor: Any) -> Any:
         array = adapted(tensor)
         if isinstance(array, DeviceArray):
@@ -152,7 +154,7 @@ class _ArrayAdapter:
         return settle
 
 
-_ops = calls.Collectives[Any](_ArrayAdapter())
+_ops = calls.Collectives[Any](ArrayAdapter())
 
 
 def _one(operation: str, array: AnyArray | None) -> list[Any] | None:
@@ -212,7 +214,7 @@ def _reduce_all(
     handle = compressed(
         plain, resolved(compression), lambda sent: _ops.allreduce(wait, sent, None, call)
     )
-    return handle if outputs is None else mapped(handle, lambda made: _copied(made, outputs))
+    return handle if outputs is None else handle.then(lambda made: _copied(made, outputs))
 
 
 def _check_alike(array: Any, output: Any) -> None:

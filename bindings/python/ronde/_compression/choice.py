@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from ronde import _core
-from ronde._calls.handle import Handle, mapped
+from ronde._calls.handle import Handle
 from ronde._codec_classes import Codecs
 from ronde._codecs import (
     CastCompressor,
@@ -88,9 +88,8 @@ def compressed(
         return start(tensors)
     pairs = [compression.compress(tensor) for tensor in tensors]
     contexts = [context for _, context in pairs]
-    return mapped(
-        start([tensor for tensor, _ in pairs]),
-        lambda results: list(map(compression.decompress, results, contexts)),
+    return start([tensor for tensor, _ in pairs]).then(
+        lambda results: list(map(compression.decompress, results, contexts))
     )
 
 

@@ -1,4 +1,4 @@
-"""Loads the compiled operations. Without them the Python path is used."""
+"""Loads the compiled operations; without them, those of the Python path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from ronde import _core
 from ronde._errors import UnavailableError
-from ronde._tensorflow import alone, build, interrupt
+from ronde._tensorflow import alone, build, interrupt, python_path
 
 # Graph ops that stay in the order of the program.
 _ORDERED = {"RondeBarrier", "RondeJoin", "RondeQuery"}
@@ -21,9 +21,9 @@ _ORDERED = {"RondeBarrier", "RondeJoin", "RondeQuery"}
 
 @functools.cache
 def library() -> Any:
-    """The module of generated functions (ronde_allreduce, ...), or None: use the Python path.
+    """The module of the operations' functions (ronde_allreduce, ...).
 
-    Compiles them at the first call, see build. Logs once why it cannot.
+    Compiles them at the first call, see build. Where it cannot, logs why, and returns python_path.
     """
     try:
         loaded = _loaded()
@@ -33,7 +33,7 @@ def library() -> Any:
             file=sys.stderr,
             flush=True,
         )
-        return None
+        return python_path
     _leave_unordered(loaded.graph_ops)
     return loaded
 
@@ -61,6 +61,7 @@ def _load(file: Path) -> Any:
     tell.argtypes = (ctypes.c_int64, ctypes.c_int32, ctypes.c_char_p)
     forget.argtypes = (ctypes.c_int64,)
     return SimpleNamespace(
+        is_compiled=True,
         **functions,
         graph_ops={name for name in dir(loaded) if name.startswith("Ronde")},
         programs=SimpleNamespace(tell=tell, forget=forget, name=native.ronde_tensorflow_tell_name),

@@ -1,4 +1,4 @@
-"""The operations without compiled kernels: NumPy arrays through tf.py_function.
+"""The operations without compiled kernels, under their names: arrays through tf.py_function.
 
 Slower (copies, Python, one operation at a time), otherwise the same. In a graph the functions run
 in the order of tracing, so that ranks cannot deadlock.
@@ -7,6 +7,7 @@ in the order of tracing, so that ranks cannot deadlock.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ronde._calls.handle import Handle
 from ronde._calls.reduce_ops import Sum
 from ronde._collectives import calls as _collectives
 from ronde._collectives.calls import Call, Collectives
+from ronde._collectives.on_arrays import ArrayAdapter
 from ronde._errors import Error
 from ronde._job.process_sets import ProcessSet
 from ronde._job.runtime import rank, runtime
@@ -29,40 +31,15 @@ _CODES = _core.dtypes()
 _WITH_OUTPUTS = ("allreduce", "broadcast")
 
 
-class _Adapter:
-    def contiguous(self, tensor: Any) -> Any:
-        return np.ascontiguousarray(tensor).reshape(np.shape(tensor))
-
+class _Adapter(ArrayAdapter):
     def view(self, tensor: Any) -> Any:
         return tensor.ctypes.data, tensor.shape, _CODES[tensor.dtype.name]
 
-    def memory(self, tensor: Any) -> tuple[int, int]:
-        return tensor.ctypes.data, tensor.nbytes
 
-    def watch(self, tensors: Sequence[Any]) -> None:
-        return None
-
-    def layout(self, tensor: Any) -> None:
-        """None: results are written to new arrays."""
-
-    def empty_like(self, tensor: Any) -> Any:
-        return np.empty(tensor.shape, tensor.dtype)
-
-    def adopt(self, buffer: Any, shape: Sequence[int], like: Any) -> Any:
-        if buffer is None:
-            return np.empty(shape, like.dtype)
-        return np.frombuffer(buffer, np.uint8).view(like.dtype).reshape(shape)
-
-    def assign(self, target: Any, source: Any) -> None:
-        target[...] = source
-
-    def settle(self, tensors: Sequence[Any]) -> None:
-        """Does nothing: host memory is ready when the operation is done."""
-
-
+# As those of the library of compiled operations.
+is_compiled = False
 programs = Texts()
-
-
+threads = SimpleNamespace(look=lambda: None)
 _OPERATIONS: Collectives[Any] = Collectives(_Adapter())
 
 
@@ -157,42 +134,49 @@ def _run(
     return _call(work, tensors if weight is None else [*tensors, weight], types, shapes)
 
 
-def on_each(
-    kind: str,
-    tensors: Sequence[tf.Tensor],
-    names: Sequence[str],
-    set: int,
-    site: str,
-    program: int,
-    op: int = Sum,
-    prescale: str = "1",
-    postscale: str = "1",
-    root: int = -1,
-    compression: str = "",
-    priorities: Sequence[int] = (),
-    weight: tf.Tensor | None = None,
-) -> list[tf.Tensor]:
-    """As the graph op of this collective, which takes and gives a list of tensors.
+def _each(kind: str) -> Callable[..., list[tf.Tensor]]:
+    """The graph op of this collective of the core, which takes and gives a list of tensors."""
+    likes = kind in _WITH_OUTPUTS
 
-    kind: the name in the core. Without alltoall, barrier and join.
-    """
-    scale = (float(prescale), float(postscale))
+    def run(
+        tensors: Sequence[tf.Tensor],
+        names: Sequence[str],
+        set: int,
+        site: str,
+        program: int,
+        op: int = Sum,
+        prescale: str = "1",
+        postscale: str = "1",
+        root: int = -1,
+        compression: str = "",
+        priorities: Sequence[int] = (),
+        weight: tf.Tensor | None = None,
+    ) -> list[tf.Tensor]:
+        scale = (float(prescale), float(postscale))
 
-    def start(of: Any, arrays: Any, call: Call, priority: int = 0) -> Handle[list[Any]]:
-        call = call._replace(op=op, scale=scale, root=root, priority=priority)
-        call = call._replace(site=site, compression=compression)
-        if kind in _WITH_OUTPUTS:
-            return getattr(of, kind)(False, arrays, None, call)  # type: ignore[no-any-return]
-        return of.allocating(kind, False, arrays, call)  # type: ignore[no-any-return]
+        def start(of: Any, arrays: Any, call: Call, priority: int = 0) -> Handle[list[Any]]:
+            call = call._replace(op=op, scale=scale, root=root, priority=priority)
+            call = call._replace(site=site, compression=compression)
+            if likes:
+                return getattr(of, kind)(False, arrays, None, call)  # type: ignore[no-any-return]
+            return of.allocating(kind, False, arrays, call)  # type: ignore[no-any-return]
 
-    shapes = [t.shape if kind in _WITH_OUTPUTS else _rows_unknown(t) for t in tensors]
-    return _run(start, tensors, shapes, names, set, program, priorities, weight)
+        shapes = [t.shape if likes else _rows_unknown(t) for t in tensors]
+        return _run(start, tensors, shapes, names, set, program, priorities, weight)
+
+    return run
 
 
-def alltoall(
+ronde_allreduce = ronde_weighted_allreduce = _each("allreduce")
+ronde_allgather = _each("allgather")
+ronde_broadcast = _each("broadcast")
+ronde_reducescatter = _each("reduce_scatter")
+
+
+def ronde_alltoall(
     tensor: tf.Tensor, splits: tf.Tensor, names: Any, set: int, program: int, site: str
 ) -> list[tf.Tensor]:
-    """As the graph op RondeAlltoall."""
+    """As the graph op."""
 
     def work(arrays: list[Any]) -> list[Any]:
         call, splits = _call_of(names[0], set, program), arrays[1].tolist()
@@ -204,33 +188,32 @@ def alltoall(
     return _call(work, [tensor, splits], [tensor.dtype, tf.int64], shapes)
 
 
-def barrier(names: Any, set: int, program: int, site: str) -> None:
-    """As the graph op RondeBarrier."""
+def _number(find: Callable[[], int]) -> tf.Tensor:
+    """An int32 scalar of what `find` returns when the graph runs."""
+    return _call(lambda _: [np.int32(find())], [], [tf.int32], [tf.TensorShape([])])[0]
 
-    def work(_: list[Any]) -> list[Any]:
+
+def ronde_barrier(names: Any, set: int, program: int, site: str) -> None:
+    """As the graph op."""
+
+    def wait() -> int:
         _OPERATIONS.barrier(True, _call_of(names[0], set, program)).wait()
-        return [np.int32(0)]
+        return 0
 
-    _call(work, [], [tf.int32], [tf.TensorShape([])])
-
-
-def join(names: Any, set: int, site: str) -> tf.Tensor:
-    """As the graph op RondeJoin."""
-    return _call(
-        lambda _: [np.int32(_collectives.join(_members(set)))],
-        [],
-        [tf.int32],
-        [tf.TensorShape([])],
-    )[0]
+    _number(wait)
 
 
-def query(what: str, set: int) -> tf.Tensor:
-    """As the graph op RondeQuery."""
+def ronde_join(names: Any, set: int, site: str) -> tf.Tensor:
+    """As the graph op."""
+    return _number(lambda: _collectives.join(_members(set)))
 
-    def answer(_: list[Any]) -> list[Any]:
+
+def ronde_query(what: str, set: int, name: str | None) -> tf.Tensor:
+    """As the graph op."""
+
+    def answer() -> int:
         members = runtime().process_set_ranks(set)
         answers = {"size": len(members), "included": int(rank() in members)}
-        found = answers[what] if what in answers else getattr(_core.Runtime, what)(runtime())
-        return [np.int32(found)]
+        return int(answers[what] if what in answers else getattr(_core.Runtime, what)(runtime()))
 
-    return _call(answer, [], [tf.int32], [tf.TensorShape([])])[0]
+    return _number(answer)

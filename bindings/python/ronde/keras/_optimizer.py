@@ -12,6 +12,7 @@ from ronde._calls.reduce_ops import Adasum, Average
 from ronde._errors import InvalidArgumentError
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde._training.gradients import check_passes
+from ronde._training.mixing import mixed
 from ronde.keras import _backend, _watched_steps
 
 Variables = Sequence[Any]
@@ -78,17 +79,6 @@ def is_distributed(optimizer: Any) -> bool:
     return isinstance(optimizer, _Distributed)
 
 
-_made: dict[type, Any] = {}
-
-
-def _class_of(base: type) -> Any:
-    """The distributed class of an optimizer's class. Saved models name the latter."""
-    if base not in _made:
-        body = {"__module__": base.__module__}
-        _made[base] = type(base.__name__, (_Distributed, base), body)
-    return _made[base]
-
-
 def _base_of(made: type) -> Any:
     """The optimizer's class behind a distributed class."""
     return next(c for c in made.__mro__[1:] if not issubclass(c, _Distributed))
@@ -96,11 +86,8 @@ def _base_of(made: type) -> Any:
 
 def distribute(optimizer: Any, options: Any, sums: bool = False) -> Any:
     """A distributed optimizer that shares the state and variables of `optimizer`."""
-    made = _class_of(type(optimizer))
-    wrapped = made.__new__(made)
-    wrapped.__dict__.update(optimizer.__dict__)
-    wrapped.__dict__.update(_ronde=options, _ronde_sums=sums, _ronde_variables=[])
-    return wrapped
+    given = {"_ronde": options, "_ronde_sums": sums, "_ronde_variables": []}
+    return mixed(_Distributed, optimizer, **given)
 
 
 def undistribute(optimizer: Any) -> tuple[Any, Any]:

@@ -14,6 +14,7 @@ from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde._tensorflow.gradients import Options
 from ronde._tensorflow.tracing import as_written, look_at_first_step
 from ronde._tensorflow.variables import key, name_of, native
+from ronde._training.mixing import mixed
 from ronde.tensorflow.compression import Compression
 
 __all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
@@ -122,12 +123,7 @@ def DistributedGradientTape(
     )
     if not isinstance(gradtape, tf.GradientTape):
         raise InvalidArgumentError(f"expected a tf.GradientTape, not {type(gradtape).__name__}")
-    base = type(gradtape)
-    made: Any = type(base.__name__, (_DistributedGradientTape, base), {})
-    tape = made.__new__(made)
-    tape.__dict__.update(gradtape.__dict__)
-    tape._ronde = options
-    return tape
+    return mixed(_DistributedGradientTape, gradtape, _ronde=options)
 
 
 @as_written

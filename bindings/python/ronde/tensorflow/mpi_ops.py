@@ -43,6 +43,7 @@ from ronde._tensorflow.collectives import (
 )
 from ronde._tensorflow.tracing import as_written
 from ronde._tensorflow.types import carried, in_reals, numbers, row_counts, with_rows
+from ronde._tensorflow.variables import broadcast_ as broadcast_  # Horovod has it here too
 from ronde.common.basics import HorovodBasics
 from ronde.tensorflow import _queries
 from ronde.tensorflow._queries import *

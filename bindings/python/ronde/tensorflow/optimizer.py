@@ -12,8 +12,8 @@ from ronde._errors import UnsupportedError
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde._tensorflow.gradients import Options
 from ronde._training.gradients import check_passes
+from ronde._training.mixing import mixed
 from ronde.keras._optimizer import DistributedOptimizer as distributed
-from ronde.tensorflow._v1_optimizer import V1Optimizer
 from ronde.tensorflow.compression import Compression
 
 
@@ -54,7 +54,9 @@ def DistributedOptimizer(
     }
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
         _check_v1(op, backward_passes_per_step, weight)
-        return V1Optimizer(optimizer, name, use_locking, Options(**sending))
+        named = name or f"Distributed{type(optimizer).__name__}"
+        given = {"_ronde": Options(**sending), "_name": named, "_use_locking": use_locking}
+        return mixed(_V1Optimizer, optimizer, **given)
     return distributed(
         optimizer,
         name,
@@ -63,6 +65,19 @@ def DistributedOptimizer(
         weight=weight,
         **sending,
     )
+
+
+class _V1Optimizer:
+    """Mixed into an optimizer of TensorFlow 1, in graphs that sessions run."""
+
+    _ronde: Options
+
+    def compute_gradients(self, *args: Any, **named: Any) -> list[tuple[Any, Any]]:
+        """As the optimizer's; every rank gets the average of the ranks' gradients."""
+        pairs = super().compute_gradients(*args, **named)  # type: ignore[misc]
+        variables = [variable for _, variable in pairs]
+        reduced = self._ronde.reduce([gradient for gradient, _ in pairs], variables)
+        return list(zip(reduced, variables))
 
 
 def _check_v1(op: int, passes: int, weight: float | None) -> None:

@@ -12,6 +12,7 @@ from ronde._calls.described import described
 from ronde._calls.reduce_ops import Adasum, Average
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde._training.gradients import GradientOptions, check_passes
+from ronde._training.mixing import mixed
 from ronde.torch._optimizers.averaging import AveragingOptimizer
 from ronde.torch._optimizers.delta import DeltaOptimizer
 from ronde.torch._optimizers.gradients import Parameter
@@ -67,33 +68,12 @@ def DistributedOptimizer(
         compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups, process_set
     )
     check_passes(backward_passes_per_step)
-    if op == Adasum:
-        wrapped = _mixed(DeltaOptimizer, optimizer)
-        wrapped._distribute(named_parameters, flat_gradients, options, weight)
-        return wrapped
-    wrapped = _mixed(AveragingOptimizer, optimizer)
+    # It shares parameter groups and state, so that existing schedulers see changes.
+    wrapped = mixed(DeltaOptimizer if op == Adasum else AveragingOptimizer, optimizer)
+    wrapped.__dict__.pop("step", None)
+    _tell_schedulers(optimizer)
     wrapped._distribute(named_parameters, backward_passes_per_step, flat_gradients, options, weight)
     return wrapped
-
-
-def _mixed(distributed: type, optimizer: torch.optim.Optimizer) -> Any:
-    """An optimizer of the same class with `distributed` before it."""
-    base = type(optimizer)
-    body = {"__module__": base.__module__, "__reduce_ex__": _refuse_copies}
-    made: Any = type(base.__name__, (distributed, base), body)
-    wrapped = made.__new__(made)
-    # Share parameter groups and state, so that existing schedulers see changes.
-    wrapped.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
-    _tell_schedulers(optimizer)
-    return wrapped
-
-
-def _refuse_copies(_optimizer: Any, _protocol: Any) -> Any:
-    """Raises TypeError: hooks on this process's parameters cannot be copied."""
-    raise TypeError(
-        "a DistributedOptimizer cannot be pickled or copied: its hooks are on this process's "
-        "parameters. Save optimizer.state_dict(), wrap a new optimizer, and load_state_dict() there"
-    )
 
 
 def _tell_schedulers(optimizer: Any) -> None:

@@ -263,7 +263,7 @@ source = "extern int elsewhere(void); int f(void) { return elsewhere(); }"
 subprocess.run(["cc", *flags], input=source, text=True, check=True)
 build._seal(target)
 from ronde._tensorflow.library import library
-print("uses", "Python" if library() is None else "graph ops")
+print("uses", "graph ops" if library().is_compiled else "Python")
 """
 
 

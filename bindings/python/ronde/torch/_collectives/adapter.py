@@ -9,12 +9,10 @@ import torch
 
 from ronde import _core
 from ronde._calls.argument_checks import check
-from ronde._calls.handle import Handle
 from ronde._calls.reduce_ops import Average, Sum
 from ronde._calls.targets import Layout
-from ronde._collectives.calls import Call, Collectives, Profiler, refused, set_id
+from ronde._collectives.calls import Call, Collectives, Profiler
 from ronde._errors import InvalidArgumentError
-from ronde._job.runtime import runtime
 from ronde.torch._collectives import profiler
 
 # The core's element type codes. PyTorch has the 8-bit floating types from 2.1 on.
@@ -223,24 +221,5 @@ collectives = Collectives[torch.Tensor](
     _TorchAdapter(), profiler=Profiler(profiler.switch, _begin_event)
 )
 
-
-def reduce_one(
-    wait: bool,
-    tensor: torch.Tensor,
-    make_output: Callable[[torch.Tensor], torch.Tensor] | None,
-    finish: Callable[[Any], torch.Tensor],
-    call: Call,
-) -> Handle[torch.Tensor] | None:
-    """allreduce() of one tensor, in place unless `make_output` makes another from it.
-
-    None, with nothing done, unless the core can read the tensor: all checks are needed then.
-    """
-    if type(tensor) not in _USUAL or profiler.switch._is_profiler_enabled:
-        return None
-    try:
-        operation = _core.reduce_tensor(
-            runtime(), set_id(call.process_set), tensor, make_output, wait, call
-        )
-    except (TypeError, InvalidArgumentError) as error:
-        raise refused(error, call) from None
-    return None if operation is None else Handle(operation, finish)
+# Common calls then need little of Python, which takes longer than a small tensor to send.
+_core.read_torch([torch.Tensor, torch.nn.Parameter], check_unmoved)

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from ronde import _core
 from ronde._calls.argument_checks import several
 from ronde._calls.described import described
-from ronde._calls.forms import blocking, forms
+from ronde._calls.forms import forms
 from ronde._calls.handle import Handle, first
 from ronde._calls.reduce_ops import Sum, reduce_op
-from ronde._collectives.calls import Call
+from ronde._collectives.calls import Call, set_id
 from ronde._compression.choice import compressed, resolved
 from ronde._compression.rules import checked_one
 from ronde._job.process_sets import ProcessSet, global_process_set
-from ronde.torch._collectives.adapter import (
-    check_in_place,
-    check_op,
-    check_tensors,
-    check_unmoved,
-    collectives,
-    reduce_one,
-)
+from ronde.torch._collectives.adapter import check_in_place, check_op, check_tensors, collectives
 from ronde.torch._collectives.autograd import attached
+from ronde.torch._collectives.profiler import switch
 from ronde.torch.compression import Compression, wire_for
 
 Tensor = torch.Tensor
@@ -43,14 +37,29 @@ __all__ = [
 ]
 
 
-_output: Callable[[Any], Tensor] = operator.attrgetter("kept")
+def _reduce_one(
+    wait: bool,
+    tensor: Tensor,
+    make_output: Callable[[Tensor], Tensor] | None,
+    average: bool | None,
+    name: str | None,
+    op: int | None,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
+    weight: float | None,
+) -> Handle[Tensor] | None:
+    """allreduce() of a tensor that the core can read, which costs less than any check here.
 
-
-def _written(operation: Any) -> Tensor:
-    """The tensor of an operation in place; raises where it was given other memory."""
-    tensor = operation.kept
-    check_unmoved(tensor, operation.address)
-    return tensor  # type: ignore[no-any-return]
+    It is in place unless `make_output` makes another. None, with nothing done, where all checks are
+    needed.
+    """
+    if switch._is_profiler_enabled:
+        return None
+    number = 0 if process_set is global_process_set else set_id(process_set)
+    return _core.reduce_tensor(
+        wait, tensor, make_output, average, name, op, prescale, postscale, number, weight
+    )
 
 
 def _reduce(wait: bool, tensors: Sequence[Tensor], call: Call) -> Handle[list[Tensor]]:
@@ -75,22 +84,21 @@ def _shares(gradients: Sequence[Tensor], call: Call) -> list[Tensor]:
     return [gradient * factor for gradient in sums]
 
 
-def _grouped_allreduce(
+def _new(
     wait: bool,
     tensors: Sequence[Tensor],
-    average: bool | None = None,
-    name: str | None = None,
+    average: bool | None,
+    name: str | None,
+    op: int | None,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
+    weight: float | None,
     compression: Compressor = Compression.none,
-    op: int | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: ProcessSet = global_process_set,
-    weight: float | None = None,
 ) -> Handle[list[Tensor]]:
-    """allreduce() of several tensors as one operation: all or none. Returns a list."""
+    """allreduce() of several tensors into new ones."""
     tensors = several(tensors)
-    scale = (prescale_factor, postscale_factor)
-    call = Call(name, process_set, reduce_op(average, op), scale, weight=weight)
+    call = Call(name, process_set, reduce_op(average, op), (prescale, postscale), weight=weight)
     if compression is Compression.none:
         return _reduce(wait, tensors, call)
     check_tensors(tensors)
@@ -101,8 +109,8 @@ def _grouped_allreduce(
     return compressed(tensors, resolved(compression), lambda sent: _reduce(wait, sent, call))
 
 
-def _allreduce(
-    wait: bool,
+@described
+def allreduce(
     tensor: Tensor,
     average: bool | None = None,
     name: str | None = None,
@@ -112,7 +120,7 @@ def _allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
-) -> Handle[Tensor]:
+) -> Tensor:
     """Combines a tensor over all ranks, element by element; shapes and dtypes must agree.
 
     Returns a new tensor, the same on all ranks. `compression`: a codec. Its residual is added to
@@ -120,18 +128,12 @@ def _allreduce(
     sum(weight * tensor) / sum(weight) over the ranks: the number of its samples where batches
     differ. Not negative; 0 on some ranks only; for floating types. All ranks give one, or none.
     """
-    scale = (prescale_factor, postscale_factor)
-    if not wait and weight is None:
-        call = Call(name, process_set, reduce_op(average, op), scale)
-        handle = reduce_one(wait, tensor, torch.empty_like, _output, call)
+    options = (average, name, op, prescale_factor, postscale_factor, process_set, weight)
+    if compression is Compression.none:
+        handle = _reduce_one(True, tensor, torch.empty_like, *options)
         if handle is not None:
-            return handle
-    options = (average, name, compression, op, *scale, process_set, weight)
-    return first(_grouped_allreduce(wait, [tensor], *options))
-
-
-allreduce = blocking(_allreduce)
-grouped_allreduce = blocking(_grouped_allreduce)
+            return handle.wait()
+    return _new(True, [tensor], *options, compression).wait()[0]
 
 
 @described
@@ -146,8 +148,26 @@ def allreduce_async(
     weight: float | None = None,
 ) -> Handle[Tensor]:
     """Starts allreduce(), without compression; its result is that of the handle's wait()."""
-    none, pre, post = Compression.none, prescale_factor, postscale_factor
-    return _allreduce(False, tensor, average, name, none, op, pre, post, process_set, weight)
+    options = (average, name, op, prescale_factor, postscale_factor, process_set, weight)
+    handle = _reduce_one(False, tensor, torch.empty_like, *options)
+    return first(_new(False, [tensor], *options)) if handle is None else handle
+
+
+@described
+def grouped_allreduce(
+    tensors: Sequence[Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    compression: Compressor = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
+) -> list[Tensor]:
+    """allreduce() of several tensors as one operation: all or none. Returns a list."""
+    options = (average, name, op, prescale_factor, postscale_factor, process_set, weight)
+    return _new(True, tensors, *options, compression).wait()
 
 
 @described
@@ -162,8 +182,8 @@ def grouped_allreduce_async(
     weight: float | None = None,
 ) -> Handle[list[Tensor]]:
     """Starts grouped_allreduce(), without compression; the handle's wait() returns a list."""
-    options = (op, prescale_factor, postscale_factor, process_set, weight)
-    return _grouped_allreduce(False, tensors, average, name, Compression.none, *options)
+    options = (average, name, op, prescale_factor, postscale_factor, process_set, weight)
+    return _new(False, tensors, *options)
 
 
 def _grouped_allreduce_(
@@ -186,8 +206,28 @@ def _grouped_allreduce_(
     return collectives.allreduce(wait, tensors, tensors, call)
 
 
-def _allreduce_(
-    wait: bool,
+grouped_allreduce_, grouped_allreduce_async_ = forms(_grouped_allreduce_)
+
+
+@described
+def allreduce_(
+    tensor: Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    weight: float | None = None,
+) -> Tensor:
+    """As allreduce(), in place. Returns `tensor`."""
+    options = (average, name, op, prescale_factor, postscale_factor, process_set, weight)
+    handle = _reduce_one(True, tensor, None, *options)
+    return grouped_allreduce_([tensor], *options)[0] if handle is None else handle.wait()
+
+
+@described
+def allreduce_async_(
     tensor: Tensor,
     average: bool | None = None,
     name: str | None = None,
@@ -197,16 +237,7 @@ def _allreduce_(
     process_set: ProcessSet = global_process_set,
     weight: float | None = None,
 ) -> Handle[Tensor]:
-    """As allreduce(), in place. Returns `tensor`."""
-    scale = (prescale_factor, postscale_factor)
-    if weight is None and not getattr(tensor, "requires_grad", True):
-        call = Call(name, process_set, reduce_op(average, op), scale)
-        handle = reduce_one(wait, tensor, None, _written, call)
-        if handle is not None:
-            return handle
-    options = (average, name, op, *scale, process_set, weight)
-    return first(_grouped_allreduce_(wait, [tensor], *options))
-
-
-allreduce_, allreduce_async_ = forms(_allreduce_)
-grouped_allreduce_, grouped_allreduce_async_ = forms(_grouped_allreduce_)
+    """Starts allreduce_(); its result is that of the handle's wait()."""
+    options = (average, name, op, prescale_factor, postscale_factor, process_set, weight)
+    handle = _reduce_one(False, tensor, None, *options)
+    return first(grouped_allreduce_async_([tensor], *options)) if handle is None else handle

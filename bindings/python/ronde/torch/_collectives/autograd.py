@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ronde._calls.handle import Handle, mapped
+from ronde._calls.handle import Handle
 
 Backward = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 
@@ -42,4 +42,4 @@ def attached(
     handle: Handle[list[torch.Tensor]], inputs: Sequence[torch.Tensor], backward: Backward
 ) -> Handle[list[torch.Tensor]]:
     """The same operation, its results attach()ed."""
-    return mapped(handle, lambda results: attach(results, inputs, backward))
+    return handle.then(lambda results: attach(results, inputs, backward))

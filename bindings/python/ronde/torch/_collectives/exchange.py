@@ -10,7 +10,7 @@ import torch
 from ronde._calls.argument_checks import several
 from ronde._calls.described import described
 from ronde._calls.forms import forms
-from ronde._calls.handle import Handle, first, mapped
+from ronde._calls.handle import Handle, first
 from ronde._calls.reduce_ops import Average
 from ronde._collectives.calls import Call
 from ronde._job.process_sets import ProcessSet, global_process_set
@@ -128,7 +128,7 @@ def _alltoall(
     def returned(gradient: Tensor, counts: list[int]) -> Tensor:
         return alltoall(gradient, counts, process_set=process_set)[0]
 
-    return mapped(collectives.alltoall(wait, tensor, splits, Call(name, process_set)), finish)
+    return collectives.alltoall(wait, tensor, splits, Call(name, process_set)).then(finish)
 
 
 @overload

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from ronde._calls.argument_checks import several
 from ronde._calls.described import described
-from ronde._calls.forms import blocking
 from ronde._calls.handle import Handle, first
 from ronde._calls.reduce_ops import Average, Sum
 from ronde._collectives.calls import Call
@@ -43,26 +42,25 @@ def _reduce(wait: bool, tensors: Sequence[Tensor], call: Call) -> Handle[list[Te
     return attached(handle, tensors, backward)
 
 
-def _grouped_reducescatter(
+def _started(
     wait: bool,
     tensors: Sequence[Tensor],
-    name: str | None = None,
+    name: str | None,
+    op: int,
+    process_set: ProcessSet,
+    prescale: float,
+    postscale: float,
     compression: Compressor = Compression.none,
-    op: int = Average,
-    process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
 ) -> Handle[list[Tensor]]:
-    """reducescatter() of several tensors as one operation: all or none."""
     tensors = several(tensors)
     check_tensors(tensors)
-    call = Call(name, process_set, op, (prescale_factor, postscale_factor))
+    call = Call(name, process_set, op, (prescale, postscale))
     chosen = resolved(checked_one(compression))
     return compressed(tensors, chosen, lambda sent: _reduce(wait, sent, call))
 
 
-def _reducescatter(
-    wait: bool,
+@described
+def reducescatter(
     tensor: Tensor,
     name: str | None = None,
     compression: Compressor = Compression.none,
@@ -70,17 +68,13 @@ def _reducescatter(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
-) -> Handle[Tensor]:
+) -> Tensor:
     """Combines a tensor over all ranks and returns this rank's chunk of its rows.
 
     If the rows do not divide evenly, the first ranks get one more each. Not for scalars.
     """
-    options = (name, compression, op, process_set, prescale_factor, postscale_factor)
-    return first(_grouped_reducescatter(wait, [tensor], *options))
-
-
-reducescatter = blocking(_reducescatter)
-grouped_reducescatter = blocking(_grouped_reducescatter)
+    options = (name, op, process_set, prescale_factor, postscale_factor)
+    return _started(True, [tensor], *options, compression).wait()[0]
 
 
 @described
@@ -93,8 +87,23 @@ def reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> Handle[Tensor]:
     """Starts reducescatter(), without compression; its result is that of the handle's wait()."""
-    options = (op, process_set, prescale_factor, postscale_factor)
-    return _reducescatter(False, tensor, name, Compression.none, *options)
+    options = (name, op, process_set, prescale_factor, postscale_factor)
+    return first(_started(False, [tensor], *options))
+
+
+@described
+def grouped_reducescatter(
+    tensors: Sequence[Tensor],
+    name: str | None = None,
+    compression: Compressor = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[Tensor]:
+    """reducescatter() of several tensors as one operation: all or none."""
+    options = (name, op, process_set, prescale_factor, postscale_factor)
+    return _started(True, tensors, *options, compression).wait()
 
 
 @described
@@ -107,5 +116,4 @@ def grouped_reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> Handle[list[Tensor]]:
     """Starts grouped_reducescatter(), without compression; the handle's wait() returns a list."""
-    options = (op, process_set, prescale_factor, postscale_factor)
-    return _grouped_reducescatter(False, tensors, name, Compression.none, *options)
+    return _started(False, tensors, name, op, process_set, prescale_factor, postscale_factor)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ronde._calls.described import described
-from ronde._calls.handle import Handle, mapped
+from ronde._calls.handle import Handle
 from ronde._calls.reduce_ops import Average, Sum
 from ronde._collectives.calls import Call
 from ronde._compression.choice import for_values
@@ -84,7 +84,7 @@ def start_sparse(tensor: torch.Tensor, call: Call, compression: Any) -> Handle[t
 
     # One operation, so that a rank that submits a dense tensor by this name gets an error.
     sent = Call(name, process_set, program=call.program)
-    return mapped(collectives.allocating("allgather", False, parts, sent), assemble)
+    return collectives.allocating("allgather", False, parts, sent).then(assemble)
 
 
 def _check_shapes(name: str | None, shapes: torch.Tensor) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ronde import _core
-from ronde._calls.handle import Handle, together
+from ronde._calls.handle import Handle
 from ronde._calls.reduce_ops import Average
 from ronde._codecs import wire_of
 from ronde._collectives.calls import Call, set_id
@@ -43,7 +43,7 @@ from ronde.torch._optimizers.gradients import (
     shares_memory,
     show_zeros,
 )
-from ronde.torch._optimizers.preparing import Preparing, check_gradient
+from ronde.torch._optimizers.preparing import Preparing, check_gradient, refuse_copies
 from ronde.torch._optimizers.watching import Watched, is_trained
 from ronde.torch.compression import Compression
 
@@ -94,6 +94,8 @@ class AveragingOptimizer(Preparing, torch.optim.Optimizer):
         if self._communicates:
             self._take_over()
         all_optimizers.add(self)
+
+    __reduce_ex__ = refuse_copies
 
     def _parameters(self) -> list[Parameter]:
         return [p for group in self.param_groups for p in group["params"]]
@@ -367,7 +369,7 @@ class AveragingOptimizer(Preparing, torch.optim.Optimizer):
                     self._submit(bucket)
             except Error as problem:
                 problems.append(problem)
-        awaited = together(bucket.handle for bucket in self._buckets if bucket.handle)
+        awaited = _core.Together([bucket.handle for bucket in self._buckets if bucket.handle])
         for bucket in self._buckets:
             try:
                 self._finish(bucket, awaited)

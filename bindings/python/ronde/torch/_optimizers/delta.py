@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from ronde import _core
 from ronde._calls.argument_checks import shown
-from ronde._calls.handle import Handle, together
+from ronde._calls.handle import Handle
 from ronde._calls.reduce_ops import Adasum
 from ronde._codecs import NoneCompressor, wire_of
 from ronde._collectives.calls import Call, set_id
@@ -24,6 +24,7 @@ from ronde._training.gradients import GradientOptions, check_passes, in_runs
 from ronde.torch._collectives.adapter import collectives
 from ronde.torch._optimizers.facts import facts, first_step
 from ronde.torch._optimizers.gradients import Parameter, name_new_ones, parameter_names
+from ronde.torch._optimizers.preparing import refuse_copies
 from ronde.torch._optimizers.watching import is_trained, lazy_error
 
 
@@ -33,6 +34,7 @@ class DeltaOptimizer(torch.optim.Optimizer):
     def _distribute(
         self,
         named_parameters: Iterable[tuple[str, Parameter]] | None,
+        _backward_passes_per_step: int,
         flat_gradients: bool,
         options: GradientOptions,
         weight: float | None,
@@ -50,6 +52,8 @@ class DeltaOptimizer(torch.optim.Optimizer):
         self._first_step = first_step(self.process_set)
         set_id(self.process_set)
         self._check_types([p for p in self._known if p.requires_grad])
+
+    __reduce_ex__ = refuse_copies
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Accepted: gradients of any number of backward passes accumulate until step()."""
@@ -123,7 +127,7 @@ class DeltaOptimizer(torch.optim.Optimizer):
         sent = [(self._parameter_names[p], c) for p, (c, _) in zip(parameters, pairs)]
         runs = in_runs(sent, lambda item: (item[1].dtype, item[1].numel() * item[1].element_size()))
         handles = [self._submit(run) for run in runs]
-        awaited = together(handles)
+        awaited = _core.Together(handles)
         results = [change for handle in handles for change in handle.wait(together=awaited)]
         return [self._compression.decompress(c, context) for c, (_, context) in zip(results, pairs)]
 

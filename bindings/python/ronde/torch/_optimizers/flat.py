@@ -30,8 +30,6 @@ class FlatBucket(Bucket):
     model.double() does. So each is looked at before it is sent.
     """
 
-    __slots__ = ("flat", "offsets", "sparse_as_dense", "starts", "version", "views")
-
     def __init__(self, gradients: list[Gradient], sparse_as_dense: bool) -> None:
         """Allocates the memory and puts the gradients there: those that exist, else zeros."""
         super().__init__(gradients)

@@ -33,21 +33,6 @@ _RUN = 256  # small gradients are fused, which ranks that share cores gain most 
 class Gradient:
     """The gradient of one trained parameter, between backward and the step."""
 
-    __slots__ = (
-        "address",
-        "bucket",
-        "code",
-        "dtype",
-        "hooks",
-        "name",
-        "parameter",
-        "passes_left",
-        "place",
-        "shape",
-        "sparse_dims",
-        "version",
-    )
-
     def __init__(self, name: str, parameter: Parameter, passes: int) -> None:
         """A gradient that is sent after `passes` backward passes."""
         self.name = name
@@ -77,20 +62,6 @@ class Gradient:
 
 class Bucket:
     """Gradients submitted as one operation; usually a single one."""
-
-    __slots__ = (
-        "after_first",
-        "automatic",
-        "compression",
-        "contexts",
-        "gradients",
-        "handle",
-        "listed",
-        "missing",
-        "name",
-        "priority",
-        "sent",
-    )
 
     def __init__(self, gradients: list[Gradient], automatic: bool = False) -> None:
         """Named after its first gradient; all are missing yet.

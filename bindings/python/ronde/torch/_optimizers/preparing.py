@@ -137,3 +137,11 @@ def check_optimizer(optimizer: Any, distributed: tuple[type, ...]) -> None:
             "DistributedOptimizer(torch.optim.SGD(model.parameters(), ...), "
             "model.named_parameters())"
         )
+
+
+def refuse_copies(_optimizer: Any, _protocol: Any) -> Any:
+    """Raises TypeError: hooks on this process's parameters cannot be copied."""
+    raise TypeError(
+        "a DistributedOptimizer cannot be pickled or copied: its hooks are on this process's "
+        "parameters. Save optimizer.state_dict(), wrap a new optimizer, and load_state_dict() there"
+    )

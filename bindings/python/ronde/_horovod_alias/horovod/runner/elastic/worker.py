@@ -1,5 +1,0 @@
-"""Changes of a job, as Horovod's states take them."""
-
-from ronde.common.elastic import HostUpdateResult, WorkerNotificationManager
-
-__all__ = ["HostUpdateResult", "WorkerNotificationManager"]
