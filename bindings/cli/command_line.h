@@ -61,6 +61,18 @@ inline constexpr int kUsageStatus = 2;
 /// allowed, it names the --help of the command, which may have an option behind it.
 [[noreturn]] void exit_usage(std::string_view command, const Status& status);
 
+/// As exit_usage() where `status` is an error.
+inline void exit_if_failed(std::string_view command, const Status& status) {
+  if (!status.ok()) exit_usage(command, status);
+}
+
+/// The value; as exit_usage() where there is none.
+template <typename T>
+T value_or_exit(std::string_view command, Result<T> result) {
+  exit_if_failed(command, result.status());
+  return std::move(result).value();
+}
+
 /// Shows read and total bytes on one line of stderr; empty if stderr is no terminal.
 std::function<void(std::uint64_t done, std::uint64_t total)> shown_progress();
 

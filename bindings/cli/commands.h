@@ -1,6 +1,7 @@
 // The commands of `ronde`, and how the request of `ronde run` becomes a job.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -8,10 +9,6 @@
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/launch/launcher.h"
 #include "core/base/status.h"
-
-namespace CLI {
-class App;
-}
 
 namespace ronde {
 
@@ -42,8 +39,9 @@ struct RunRequest {
   std::string hostfile;
   std::string timeline;
   std::string backend;
-  std::string mpi_args;                         ///< For mpirun, as in a shell.
-  std::map<std::string, std::string> settings;  ///< By variable: see add_setting_options().
+  std::string mpi_args;  ///< For mpirun, as in a shell.
+  std::map<std::string, std::string>
+      settings;  ///< By variable: see kSettingOptions, run_command.cc.
   std::vector<std::string> environment;
   double start_timeout_seconds = 0;  ///< 0: not given.
   int restarts = 0;                  ///< Of a job that is not elastic.
@@ -69,21 +67,11 @@ void add_horovodrun_options(CLI::App& app, std::shared_ptr<RunRequest> request);
 /// Adds the subcommand and its own: merge, report, diff, view.
 void add_timeline_command(CLI::App& app);
 
-/// Adds the subcommands to `timeline`.
-void add_report_command(CLI::App& timeline);
-void add_diff_command(CLI::App& timeline);
-
-/// Adds the subcommand to `timeline`. The server is the Python package's: it runs in the
-/// interpreter that started this program.
-void add_view_command(CLI::App& timeline);
-
 /// Adds the subcommand. It reads and changes nothing.
 void add_top_command(CLI::App& app);
 
 /// Adds the subcommand.
 void add_doctor_command(CLI::App& app);
-
-void add_build_command(CLI::App& app);
 
 /// Adds the subcommand. `arguments` are those of this program without its name: its ranks are
 /// started with them. The callback ends by throwing CLI::RuntimeError with the exit status.
@@ -95,6 +83,14 @@ void add_elastic_options(CLI::App& app, ElasticRequest& request);
 /// Refuses options that do not go together, naming what is allowed. For every job.
 Status check_elastic_options(const RunRequest& request);
 
+/// Seconds by the option, or else by Horovod's variable; 0 without either.
+/// Errors: kInvalidArgument naming the variable and its value.
+Result<double> seconds_of(double given, const char* variable);
+
+inline std::chrono::milliseconds to_ms(double seconds) {
+  return std::chrono::milliseconds(static_cast<long long>(seconds * 1000));
+}
+
 /// The slots of one host that the options ask for; 0 where they ask for none.
 int asked_slots(const RunRequest& request);
 
@@ -102,17 +98,9 @@ int asked_slots(const RunRequest& request);
 /// Errors: kInvalidArgument naming the option and what is allowed.
 Result<ElasticOptions> elastic_options(const RunRequest& request, const LaunchOptions& launch);
 
-/// Adds the options that do nothing but set a variable of the ranks.
-void add_setting_options(CLI::App& command, RunRequest& request);
-
 /// The variables of the options that are given, for all ranks. They are checked here, before any
 /// rank starts, and so are the variables that ranks inherit and `ronde run` reads.
 /// Errors: kInvalidArgument naming the option, or the variable, its value and what is allowed.
 Result<EnvironmentList> given_settings(const RunRequest& request);
-
-/// Makes the job one mpirun on this host if its backend is MPI. Blocks until mpirun has printed its
-/// version. Errors: kInvalidArgument for arguments of mpirun in another job, and those of
-/// mpirun_command().
-Status start_through_mpirun(const RunRequest& request, LaunchOptions& options);
 
 }  // namespace ronde

@@ -8,44 +8,16 @@
 #include <string_view>
 #include <vector>
 
-#include "bindings/cli/launch/elastic/status_socket.h"
+#include "bindings/cli/launch/elastic/job_history.h"
 #include "bindings/runtime/diagnosis/rank_query.h"
 #include "core/base/clock.h"
 #include "core/base/settings/config.h"
 #include "core/base/status.h"
-#include "timeline/dump.h"
 
 namespace ronde {
 
-/// One fact, such as "open files: 1024 (may be raised to 4096)". `bites`: too low for a usual job;
-/// the text then has a remedy.
-struct Limit {
-  std::string text;
-  bool bites = false;
-};
-
-/// Shared memory, open files, locked memory, reading of peers' memory, cores.
-std::vector<Limit> machine_limits();
-
 /// Bytes with a unit: "64 KiB", "1.5 GiB".
 std::string bytes_text(std::uint64_t bytes);
-
-/// The findings of `ronde doctor` about this machine. Lines read "shm: usable".
-struct MachineFacts {
-  std::vector<std::string> data_planes;  ///< Between ranks of this host, best first.
-  std::vector<std::string> gpus;         ///< The accelerator, and what moves data between devices.
-  std::vector<std::string> network;
-  std::string nvtx;
-  std::vector<Limit> limits;
-  std::string selection_title;
-  std::vector<std::string> selection;
-  std::vector<std::string> paths;
-};
-
-/// The facts as JSON, for programs. docs/troubleshooting.md lists the keys; they stay as they are.
-std::string machine_json(const MachineFacts& facts);
-/// All settings with unit, default, current value and meaning, as JSON.
-std::string settings_json(const Config& config);
 
 /// Prints the speed of encoding and decoding on one core, and the choices for links of common
 /// speeds. In a job (`ronde run ... -- ronde doctor --compression`) all ranks measure their link
@@ -60,9 +32,6 @@ std::string function_name(std::string_view frame);
 
 /// The text of one job's answers.
 std::string describe_job(const std::vector<RankAnswer>& answers);
-
-/// One job's answers as JSON. `launcher`: the answer of an elastic job's launcher; may be empty.
-std::string job_json(const std::vector<RankAnswer>& answers, const std::string& launcher);
 
 /// Prints the state of the job's ranks; of an elastic job first its launcher's view, then the ranks
 /// of the newest epoch. `job`: the beginning of its id, a rank's pid or the pid of an elastic job's

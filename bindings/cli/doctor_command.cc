@@ -1,8 +1,15 @@
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
+#include <cmath>
+#include <fstream>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "backends/builtin.h"
 #include "backends/net/factory.h"
@@ -12,6 +19,7 @@
 #include "bindings/cli/launch/this_host.h"
 #include "bindings/runtime/groups/tuning.h"
 #include "bindings/runtime/job_settings.h"
+#include "core/base/json.h"
 #include "core/base/os/interfaces.h"
 #include "core/base/settings/config.h"
 #include "core/base/settings/horovod_names.h"
@@ -24,6 +32,82 @@
 #include "timeline/recording/nvtx_sink.h"
 
 namespace ronde {
+namespace {
+
+constexpr std::uint64_t kSmallShm = std::uint64_t{256} << 20;
+constexpr rlim_t kFewFiles = 1024;
+
+/// One fact, such as "open files: 1024 (may be raised to 4096)". `bites`: too low for a usual job;
+/// the text then has a remedy.
+struct Limit {
+  std::string text;
+  bool bites = false;
+};
+
+std::string limit_text(rlim_t value, bool bytes) {
+  if (value == RLIM_INFINITY) return "unlimited";
+  return bytes ? bytes_text(value) : fmt::to_string(value);
+}
+
+Limit shared_memory() {
+  struct statvfs info {};
+  if (::statvfs("/dev/shm", &info) != 0) {
+    return {"/dev/shm: there is none; ranks of this host use slower ways", true};
+  }
+  const std::uint64_t total = std::uint64_t{info.f_blocks} * info.f_frsize;
+  const std::uint64_t left = std::uint64_t{info.f_bavail} * info.f_frsize;
+  const bool small = left < kSmallShm;
+  return {fmt::format("/dev/shm: {} free of {}{}", bytes_text(left), bytes_text(total),
+                      small ? "; small: in a container, raise it with --shm-size" : ""),
+          small};
+}
+
+Limit resource(const char* name, __rlimit_resource_t which, bool bytes, rlim_t enough) {
+  rlimit limit{};
+  ::getrlimit(which, &limit);
+  const bool bites = limit.rlim_cur < enough;
+  return {fmt::format("{}: {} (may be raised to {}){}", name, limit_text(limit.rlim_cur, bytes),
+                      limit_text(limit.rlim_max, bytes), bites ? "; few: see ulimit" : ""),
+          bites};
+}
+
+Limit peer_memory() {
+  std::ifstream file("/proc/sys/kernel/yama/ptrace_scope");
+  int scope = 0;
+  file >> scope;
+  if (scope == 0 || ::geteuid() == 0) {
+    return {"copying from and to peers' memory (process_vm_readv): not restricted", false};
+  }
+  return {fmt::format("copying from and to peers' memory (process_vm_readv): restricted by "
+                      "kernel.yama.ptrace_scope = {}; large tensors are staged instead",
+                      scope),
+          false};
+}
+
+Limit cores() {
+  const cpu_set_t allowed = allowed_cpus();
+  const std::size_t nodes = numa_nodes(allowed).size();
+  return {fmt::format("cores: {} of {} may be used, on {} NUMA node{}", CPU_COUNT(&allowed),
+                      ::sysconf(_SC_NPROCESSORS_ONLN), nodes, nodes == 1 ? "" : "s"),
+          false};
+}
+
+/// Shared memory, open files, locked memory, reading of peers' memory, cores.
+std::vector<Limit> machine_limits() {
+  return {shared_memory(), resource("open files", RLIMIT_NOFILE, false, kFewFiles),
+          resource("locked memory", RLIMIT_MEMLOCK, true, 0), peer_memory(), cores()};
+}
+
+}  // namespace
+
+std::string bytes_text(std::uint64_t bytes) {
+  constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  return fmt::format("{} {}", std::round(value * 10) / 10, kUnits[unit]);
+}
+
 namespace {
 
 /// The settings of the environment. Errors: of a setting that is not valid.
@@ -79,21 +163,47 @@ void print_lines(const char* title, const std::vector<std::string>& lines) {
   for (const std::string& line : lines) fmt::print("  {}\n", line);
 }
 
-void print_setting(const SettingInfo& info, std::string_view initial, std::string_view now) {
-  fmt::print("{} ({})\n    {}\n    default \"{}\", now \"{}\"{}\n", info.name, info.unit,
-             info.meaning, initial, now,
-             info.horovod.empty() ? "" : fmt::format("; {} is honoured too", info.horovod));
+/// A setting with its default and its value now.
+struct SettingRow {
+  SettingInfo info;
+  std::string initial;
+  std::string now;
+};
+
+std::vector<SettingRow> all_settings(const Config& config) {
+  const Config defaults;
+  std::vector<SettingRow> rows;
+  for (const SettingInfo& info : setting_infos()) {
+    rows.push_back({info, setting_value(defaults, info.name), setting_value(config, info.name)});
+  }
+  for (const ProgramSetting& setting : program_settings()) {
+    const std::string initial(setting.otherwise);
+    const auto now = process_environment()(std::string(setting.info.name));
+    rows.push_back({setting.info, initial, now.value_or(initial)});
+  }
+  return rows;
 }
 
 void print_settings(const Config& config) {
-  const Config defaults;
-  for (const SettingInfo& info : setting_infos()) {
-    print_setting(info, setting_value(defaults, info.name), setting_value(config, info.name));
+  for (const auto& [info, initial, now] : all_settings(config)) {
+    fmt::print("{} ({})\n    {}\n    default \"{}\", now \"{}\"{}\n", info.name, info.unit,
+               info.meaning, initial, now,
+               info.horovod.empty() ? "" : fmt::format("; {} is honoured too", info.horovod));
   }
-  for (const ProgramSetting& setting : program_settings()) {
-    const auto now = process_environment()(std::string(setting.info.name));
-    print_setting(setting.info, setting.otherwise, now.value_or(std::string(setting.otherwise)));
+}
+
+/// docs/troubleshooting.md lists the keys of JSON; they stay as they are.
+std::string settings_json(const Config& config) {
+  Json settings = Json::array();
+  for (const auto& [info, initial, now] : all_settings(config)) {
+    settings.push_back({{"name", info.name},
+                        {"unit", info.unit},
+                        {"default", initial},
+                        {"value", now},
+                        {"meaning", info.meaning},
+                        {"horovod", info.horovod}});
   }
+  return json_document({{"version", 1}, {"kind", "settings"}, {"settings", settings}});
 }
 
 /// The interfaces for data between hosts, and whether it is encrypted.
@@ -129,10 +239,21 @@ void print_limits(const std::vector<Limit>& limits) {
 std::vector<SelectionRow> tuned_rows(const Config& config) {
   if (config.tuning_file.empty()) return {};
   const auto text = read_tuning(config.tuning_file);
-  const auto rows = text.ok() ? parse_tuning(*text, config.tuning_file) : text.status();
-  if (!rows.ok()) exit_usage("ronde doctor", rows.status());
-  return *rows;
+  return value_or_exit("ronde doctor",
+                       text.ok() ? parse_tuning(*text, config.tuning_file) : text.status());
 }
+
+/// The findings of `ronde doctor` about this machine. Lines read "shm: usable".
+struct MachineFacts {
+  std::vector<std::string> data_planes;  ///< Between ranks of this host, best first.
+  std::vector<std::string> gpus;         ///< The accelerator, and what moves data between devices.
+  std::vector<std::string> network;
+  std::string nvtx;
+  std::vector<Limit> limits;
+  std::string selection_title;
+  std::vector<std::string> selection;
+  std::vector<std::string> paths;
+};
 
 MachineFacts examined(const Config& config) {
   const std::vector<SelectionRow> tuned = tuned_rows(config);
@@ -244,20 +365,51 @@ void print_machine(const MachineFacts& facts) {
   print_lines("How tensors are moved (the first line that fits)", facts.paths);
 }
 
+/// "shm: usable" as a name, if it can be used, and the text after the name.
+Json plane_of(const std::string& line) {
+  const std::size_t colon = line.find(": ");
+  const std::string text = colon == std::string::npos ? line : line.substr(colon + 2);
+  return {{"name", line.substr(0, colon)}, {"usable", text.starts_with("usable")}, {"text", text}};
+}
+
+Json planes_of(const std::vector<std::string>& lines) {
+  Json list = Json::array();
+  for (const std::string& line : lines) list.push_back(plane_of(line));
+  return list;
+}
+
+std::string machine_json(const MachineFacts& facts) {
+  Json limits = Json::array();
+  for (const Limit& limit : facts.limits) {
+    limits.push_back({{"text", limit.text}, {"bites", limit.bites}});
+  }
+  return json_document({{"version", 1},
+                        {"kind", "doctor"},
+                        {"ronde", RONDE_VERSION},
+                        {"host", host_name()},
+                        {"compiler", std::string(RONDE_COMPILER) + " " + __VERSION__},
+                        {"arithmetic", kernels_target()},
+                        {"data_planes", planes_of(facts.data_planes)},
+                        {"gpu", planes_of(facts.gpus)},
+                        {"network", facts.network},
+                        {"nvtx", facts.nvtx},
+                        {"limits", limits},
+                        {"selection", facts.selection},
+                        {"paths", facts.paths}});
+}
+
 void examine(bool settings_only, bool json) {
-  const auto config = checked_config();
-  if (!config.ok()) exit_usage("ronde doctor", config.status());
-  if (settings_only && json) return fmt::print("{}", settings_json(*config));
-  if (settings_only) return print_settings(*config);
-  const MachineFacts facts = examined(*config);
+  const Config config = value_or_exit("ronde doctor", checked_config());
+  if (settings_only && json) return fmt::print("{}", settings_json(config));
+  if (settings_only) return print_settings(config);
+  const MachineFacts facts = examined(config);
   if (json) return fmt::print("{}", machine_json(facts));
   print_machine(facts);
 }
 
 void examine_codecs() {
-  const auto config = checked_config();
-  const Status status = config.ok() ? examine_compression(*config) : config.status();
-  if (!status.ok()) exit_usage("ronde doctor --compression", status);
+  constexpr const char* kWho = "ronde doctor --compression";
+  exit_if_failed(kWho, examine_compression(value_or_exit(kWho, checked_config())));
 }
 
 /// Prints the registry of codecs in one of its forms.
@@ -270,16 +422,6 @@ void print_codecs(const std::string& form) {
       codecs_as_text());
 }
 
-/// `--probe [STATE]`, for the probes of a cluster. STATE: ready, alive.
-CLI::Option* add_probe_option(CLI::App& command, CLI::Option* job, std::string& state) {
-  CLI::Option* option = command.add_option(
-      "--probe", state,
-      "With --job: print nothing and end with status 0 if the ranks here are well; else print one "
-      "line and end with 1. STATE: ready, a rank must be in a job; alive, none need be");
-  option->expected(0, 1)->type_name("[STATE]")->check(CLI::IsMember({"ready", "alive"}));
-  return option->needs(job);
-}
-
 /// Ends the program if the job is not well.
 void probe(const std::string& job, bool must_run) {
   const Status status = probe_job(job, must_run);
@@ -288,35 +430,22 @@ void probe(const std::string& job, bool must_run) {
   exit_with(1);
 }
 
-/// `--codecs [FORM]`.
-CLI::Option* add_codecs_option(CLI::App& command, std::string& form) {
-  CLI::Option* option = command.add_option(
-      "--codecs", form,
-      "List the codecs of --compression with their parameters. FORM: text; markdown, the table of "
-      "docs/compression.md; pyi, the types of Python's classes");
-  option->expected(0, 1)->type_name("[FORM]")->check(CLI::IsMember({"text", "markdown", "pyi"}));
-  return option;
-}
+struct DoctorRequest {
+  bool settings = false;
+  bool json = false;
+  bool compression = false;
+  std::string codecs_form = "text";
+  std::string job;
+  std::string folder;
+  std::string probe_state = "ready";
+  std::string question;
+  int ranks = 2;
+};
 
-void add_horovod_option(CLI::App& command) {
-  command.add_flag_callback(
-      "--horovod",
-      [] {
-        fmt::print("{}", horovod_names_as_markdown());
-        exit_with(0);
-      },
-      "List what becomes of each flag of horovodrun and each HOROVOD_ variable");
-}
-
-/// `--job [JOB]`.
-CLI::Option* add_job_option(CLI::App& command, std::string& job) {
-  CLI::Option* option =
-      command.add_option("--job", job,
-                         "Show the state of a running job: pending operations, missing ranks, the "
-                         "stacks of threads. JOB: the beginning of its id, the pid of a rank, or "
-                         "of the launcher of an elastic job; not needed if only one job runs");
-  option->expected(0, 1)->type_name("[JOB]");
-  return option;
+/// An option whose value may be left out.
+CLI::Option* add_optional(CLI::App& command, const std::string& name, std::string& value,
+                          const std::string& type, const std::string& help) {
+  return command.add_option(name, value, help)->expected(0, 1)->type_name(type);
 }
 
 }  // namespace
@@ -324,53 +453,60 @@ CLI::Option* add_job_option(CLI::App& command, std::string& job) {
 void add_doctor_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("doctor", "Show what can run on this machine, and why the rest cannot");
-  auto settings = std::make_shared<bool>(false);
-  command->add_flag("--settings", *settings,
+  auto request = std::make_shared<DoctorRequest>();
+  command->add_flag("--settings", request->settings,
                     "List all settings with unit, default, current value and meaning");
-  auto json = std::make_shared<bool>(false);
-  CLI::Option* as_json = command->add_flag(
-      "--json", *json, "Print JSON, for programs: alone, with --settings or with --job");
-  auto compression = std::make_shared<bool>(false);
-  CLI::Option* measuring = command->add_flag(
-      "--compression", *compression,
+  CLI::Option* json = command->add_flag(
+      "--json", request->json, "Print JSON, for programs: alone, with --settings or with --job");
+  CLI::Option* compression = command->add_flag(
+      "--compression", request->compression,
       "Measure codecs, and show the choice of --compression auto; in a job (ronde run "
       "... -- ronde doctor --compression) measure its links too");
-  auto form = std::make_shared<std::string>("text");
-  CLI::Option* codecs = add_codecs_option(*command, *form);
-  add_horovod_option(*command);
-  auto job = std::make_shared<std::string>();
-  CLI::Option* attach = add_job_option(*command, *job);
-  auto folder = std::make_shared<std::string>();
+  CLI::Option* codecs = add_optional(
+      *command, "--codecs", request->codecs_form, "[FORM]",
+      "List the codecs of --compression with their parameters. FORM: text; markdown, the table of "
+      "docs/compression.md; pyi, the types of Python's classes");
+  codecs->check(CLI::IsMember({"text", "markdown", "pyi"}));
+  command->add_flag_callback(
+      "--horovod",
+      [] {
+        fmt::print("{}", horovod_names_as_markdown());
+        exit_with(0);
+      },
+      "List what becomes of each flag of horovodrun and each HOROVOD_ variable");
+  CLI::Option* job =
+      add_optional(*command, "--job", request->job, "[JOB]",
+                   "Show the state of a running job: pending operations, missing ranks, the "
+                   "stacks of threads. JOB: the beginning of its id, the pid of a rank, or "
+                   "of the launcher of an elastic job; not needed if only one job runs");
   command
-      ->add_option("--output", *folder,
+      ->add_option("--output", request->folder,
                    "With --job: also write each rank's dump to this folder, which is made")
-      ->needs(attach);
-  auto state = std::make_shared<std::string>("ready");
-  CLI::Option* probing = add_probe_option(*command, attach, *state);
-  auto choose = std::make_shared<std::string>();
-  CLI::Option* question =
-      command->add_option("--choose", *choose,
+      ->needs(job);
+  CLI::Option* probing = add_optional(
+      *command, "--probe", request->probe_state, "[STATE]",
+      "With --job: print nothing and end with status 0 if the ranks here are well; else print one "
+      "line and end with 1. STATE: ready, a rank must be in a job; alive, none need be");
+  probing->check(CLI::IsMember({"ready", "alive"}))->needs(job);
+  CLI::Option* choose =
+      command->add_option("--choose", request->question,
                           "Name the algorithm and the communicators for one operation, such as "
                           "allreduce,16M");
-  question->type_name("COLLECTIVE,BYTES");
-  auto ranks = std::make_shared<int>(2);
-  command->add_option("--ranks", *ranks, "With --choose: the number of ranks (2)")
-      ->needs(question)
+  choose->type_name("COLLECTIVE,BYTES");
+  command->add_option("--ranks", request->ranks, "With --choose: the number of ranks (2)")
+      ->needs(choose)
       ->check(CLI::PositiveNumber);
-  as_json->excludes(codecs, question, measuring, probing);
-  command->callback([settings, json, compression, form, codecs, job, folder, attach, choose,
-                     question, ranks, state, probing] {
-    if (codecs->count() != 0) return print_codecs(*form);
-    if (question->count() != 0) {
-      const Status answered = explain_algorithm(*choose, *ranks);
-      if (!answered.ok()) exit_usage("ronde doctor --choose", answered);
-      return;
+  json->excludes(codecs, choose, compression, probing);
+  command->callback([request, codecs, job, probing, choose] {
+    if (codecs->count() != 0) return print_codecs(request->codecs_form);
+    if (choose->count() != 0) {
+      return exit_if_failed("ronde doctor --choose",
+                            explain_algorithm(request->question, request->ranks));
     }
-    if (*compression) return examine_codecs();
-    if (attach->count() == 0) return examine(*settings, *json);
-    if (probing->count() != 0) return probe(*job, *state != "alive");
-    const Status status = examine_job(*job, *folder, *json);
-    if (!status.ok()) exit_usage("ronde doctor --job", status);
+    if (request->compression) return examine_codecs();
+    if (job->count() == 0) return examine(request->settings, request->json);
+    if (probing->count() != 0) return probe(request->job, request->probe_state != "alive");
+    exit_if_failed("ronde doctor --job", examine_job(request->job, request->folder, request->json));
   });
 }
 

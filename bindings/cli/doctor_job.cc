@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
+#include <charconv>
 #include <fstream>
 #include <map>
 #include <system_error>
@@ -11,12 +11,95 @@
 
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/doctor.h"
+#include "bindings/runtime/diagnosis/rank_query.h"
 #include "bindings/runtime/diagnosis/service.h"
 #include "bindings/runtime/diagnosis/stacks.h"
+#include "core/base/json.h"
 #include "core/base/thread_name.h"
 #include "timeline/dump.h"
 
 namespace ronde {
+namespace {
+
+constexpr std::size_t kJobLetters = 16;  // of an elastic job's id, before the epoch
+
+std::string describe_worker(const Json& worker) {
+  const int rank = worker.at("rank");
+  return fmt::format("worker {}, pid {} on {}: {}{}{}\n", worker.at("worker").get<int>(),
+                     worker.at("pid").get<int>(), worker.at("host").get<std::string>(),
+                     worker.at("state").get<std::string>(),
+                     rank >= 0 ? fmt::format(", rank {}", rank) : "",
+                     worker.at("leaving").get<bool>() ? ", was asked to leave" : "");
+}
+
+std::string describe_gone(const Json& gone) {
+  const auto why = gone.at("why").get<std::string>();
+  return fmt::format("worker {}: is gone since epoch {}{}{}\n", gone.at("worker").get<int>(),
+                     gone.at("epoch").get<int>(), why.empty() ? "" : ": ", why);
+}
+
+std::string describe_status(const Json& status) {
+  const int epoch = status.at("epoch");
+  std::string text = fmt::format("job {}: elastic, epoch {}{}; its launcher: pid {}\n",
+                                 status.at("job").get<std::string>(), epoch,
+                                 status.at("open").get<bool>() ? ""
+                                 : epoch == 0                  ? " (none yet)"
+                                                               : " (it has ended)",
+                                 status.at("launcher").get<int>());
+  if (const auto awaits = status.at("awaits").get<std::string>(); !awaits.empty()) {
+    text += fmt::format("the launcher waits for the next epoch: {}\n", awaits);
+  }
+  for (const Json& worker : status.at("workers")) text += describe_worker(worker);
+  for (const Json& gone : status.at("gone")) text += describe_gone(gone);
+  return text;
+}
+
+}  // namespace
+
+std::vector<LauncherAddress> find_launchers() {
+  std::vector<LauncherAddress> launchers;
+  for (const std::string& name : diagnosis::listening_names()) {
+    if (auto launcher = LauncherAddress::parse(name)) launchers.push_back(std::move(*launcher));
+  }
+  std::ranges::sort(launchers, {}, &LauncherAddress::job);
+  return launchers;
+}
+
+std::optional<LauncherAnswer> ask_launcher(const LauncherAddress& launcher, TimePoint deadline) {
+  const auto answer =
+      diagnosis::ask_sockets({launcher.text()}, diagnosis::kDiagnosticsRequest, deadline).front();
+  return answer ? read_status(*answer) : std::nullopt;
+}
+
+std::optional<LauncherAnswer> read_status(const std::string& text) try {
+  const Json status = parse_json_or_throw(text);
+  LauncherAnswer answer;
+  answer.text = describe_status(status);
+  const int epoch = status.at("epoch");
+  if (epoch > 0) answer.job = fmt::format("{}-{}", status.at("job").get<std::string>(), epoch);
+  for (const Json& worker : status.at("workers")) {
+    answer.workers[worker.at("pid")] = worker.at("worker");
+  }
+  return answer;
+} catch (const Json::exception&) {
+  return std::nullopt;
+}
+
+int epoch_of(const std::string& job_id) {
+  if (job_id.size() < kJobLetters + 2 || job_id[kJobLetters] != '-') return 0;
+  const auto is_letter = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+  const char* const number = job_id.data() + kJobLetters + 1;
+  const char* const end = job_id.data() + job_id.size();
+  int epoch = 0;
+  const auto [stop, error] = std::from_chars(number, end, epoch);
+  const bool plain = std::all_of(job_id.begin(), job_id.begin() + kJobLetters, is_letter);
+  return plain && error == std::errc() && stop == end ? epoch : 0;
+}
+
+std::string job_of_epoch(const std::string& job_id) {
+  return epoch_of(job_id) > 0 ? job_id.substr(0, kJobLetters) : job_id;
+}
+
 namespace {
 
 void append_pending(std::string& text, const Dump& dump, const std::vector<RankAnswer>& answers) {
@@ -218,6 +301,49 @@ Status write_dumps(const std::vector<RankAnswer>& answers, const std::string& fo
     fmt::print(stderr, "wrote {}\n", path);
   }
   return {};
+}
+
+Json pending_of(const Dump& dump, const std::vector<RankAnswer>& answers) {
+  Json list = Json::array();
+  for (const DumpOperation& operation : dump.operations) {
+    if (operation.done()) continue;
+    const auto waited = static_cast<double>(dump.steady_ns - operation.submitted_ns);
+    list.push_back({{"name", operation.name},
+                    {"kind", operation.kind},
+                    {"set", operation.set},
+                    {"bytes", operation.bytes},
+                    {"seconds", waited / 1e9},
+                    {"agreed", operation.agreed_ns != 0},
+                    {"missing", diagnosis::awaited_ranks({&dump, &operation}, answers)}});
+  }
+  return list;
+}
+
+Json rank_of(const RankAnswer& answer, const std::vector<RankAnswer>& answers) {
+  Json rank{{"rank", answer.who.rank},
+            {"pid", answer.who.pid},
+            {"worker", answer.worker},
+            {"silence", answer.dump ? "" : answer.silence}};
+  if (!answer.dump) return rank;
+  const Dump& dump = *answer.dump;
+  rank["host"] = dump.host;
+  rank["failure"] = dump.failure;
+  rank["line"] = dump.script.empty() ? "" : dump.script.front().line;
+  rank["pending"] = pending_of(dump, answers);
+  rank["last_finished"] = describe_last_finished(dump);
+  return rank;
+}
+
+/// The answers as JSON. `launcher`: the answer of an elastic job's launcher; may be empty.
+std::string job_json(const std::vector<RankAnswer>& answers, const std::string& launcher) {
+  Json ranks = Json::array();
+  for (const RankAnswer& answer : answers) ranks.push_back(rank_of(answer, answers));
+  return json_document({{"version", 1},
+                        {"kind", "job"},
+                        {"job", answers.empty() ? "" : answers.front().who.job},
+                        {"size", answers.empty() ? 0 : answers.front().who.size},
+                        {"launcher", launcher},
+                        {"ranks", ranks}});
 }
 
 /// How the state of a job is told.

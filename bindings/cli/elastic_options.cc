@@ -16,10 +16,6 @@ namespace {
 
 constexpr int kMostRanks = 65536;
 
-std::chrono::milliseconds to_ms(double seconds) {
-  return std::chrono::milliseconds(static_cast<long long>(seconds * 1000));
-}
-
 Status refuse(std::string text) { return {Code::kInvalidArgument, std::move(text)}; }
 
 /// The first option that only elastic jobs have; empty where none was given.
@@ -127,27 +123,16 @@ Result<std::chrono::seconds> freeze_timeout(const EnvironmentList& environment) 
   return config.freeze_timeout;
 }
 
-/// Seconds by the option, or else by Horovod's variable; 0 without either.
-Result<double> elastic_timeout(const ElasticRequest& request) {
-  const char* const text = std::getenv("HOROVOD_ELASTIC_TIMEOUT");  // NOLINT(concurrency-mt-unsafe)
-  if (request.timeout_seconds > 0 || text == nullptr) return request.timeout_seconds;
+}  // namespace
+
+Result<double> seconds_of(double given, const char* variable) {
+  const char* const text = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe)
+  if (given > 0 || text == nullptr || *text == '\0') return given;
   char* end = nullptr;
   const double seconds = std::strtod(text, &end);
-  if (*text != '\0' && *end == '\0' && seconds > 0) return seconds;
-  return refuse(fmt::format("HOROVOD_ELASTIC_TIMEOUT={}: allowed are seconds above 0", text));
+  if (*end == '\0' && seconds > 0) return seconds;
+  return refuse(fmt::format("{}={}: allowed are seconds above 0", variable, text));
 }
-
-Status check_slots(const std::vector<HostSlots>& hosts, int needed) {
-  int slots = 0;
-  for (const HostSlots& host : hosts) slots += host.slots;
-  if (slots >= needed) return {};
-  return refuse(
-      fmt::format("{} ranks asked for, but the hosts have {} slots in all; give more "
-                  "hosts or HOST:SLOTS",
-                  needed, slots));
-}
-
-}  // namespace
 
 int asked_slots(const RunRequest& request) {
   const ElasticRequest& elastic = request.elastic;
@@ -238,7 +223,8 @@ Result<ElasticOptions> elastic_options(const RunRequest& request, const LaunchOp
   options.director.pauses = pauses_of(elastic);
   options.director.start_timeout = launch.start_timeout;
   options.director.await_new_hosts = elastic.as_horovod || request.horovod;
-  RONDE_ASSIGN_OR_RETURN(const double timeout, elastic_timeout(elastic));
+  RONDE_ASSIGN_OR_RETURN(const double timeout,
+                         seconds_of(elastic.timeout_seconds, "HOROVOD_ELASTIC_TIMEOUT"));
   if (timeout > 0) options.director.elastic_timeout = to_ms(timeout);
   return options;
 }

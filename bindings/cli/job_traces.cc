@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <map>
 #include <set>
 #include <system_error>
 
@@ -38,6 +36,13 @@ void append_files(std::vector<std::string>& files, const std::string& own_path) 
   files.insert(files.end(), found.begin(), found.end());
 }
 
+void fetch_from(const FilesOfHosts& missing, const SshOptions& ssh) {
+  for (const auto& [host, files] : missing) {
+    const Status status = fetch_files(ssh, host, files);
+    if (!status.ok()) fmt::print(stderr, "ronde run: {}\n", status.message());
+  }
+}
+
 /// `what`: "4 ranks".
 bool merge_into(const std::string& timeline, const std::vector<std::string>& traces,
                 const std::string& what) {
@@ -65,10 +70,7 @@ void fetch_traces(const std::string& timeline, const LaunchOptions& options) {
   std::vector<std::string> traces;
   traces.reserve(static_cast<std::size_t>(options.size));
   for (int rank = 0; rank < options.size; ++rank) traces.push_back(rank_trace_path(path, rank));
-  for (const RemoteFiles& files : files_elsewhere(options.hosts, traces)) {
-    const Status status = fetch_files(options.ssh, files.host, files.paths);
-    if (!status.ok()) fmt::print(stderr, "ronde run: {}\n", status.message());
-  }
+  fetch_from(files_elsewhere(options.hosts, traces), options.ssh);
 }
 
 bool merge_job_traces(const std::string& timeline, int ranks) {
@@ -98,17 +100,14 @@ void forget_elastic_traces(const std::string& timeline) {
 void fetch_elastic_traces(const std::string& timeline, const std::vector<EpochPart>& parts,
                           const SshOptions& ssh) {
   const std::string path = absolute_path(timeline);
-  std::map<std::string, std::vector<std::string>> missing;
+  FilesOfHosts missing;
   for (const EpochPart& part : parts) {
     std::string file =
         worker_trace_path(path, static_cast<int>(part.worker), static_cast<int>(part.epoch));
     if (!is_there(file)) missing[part.host].push_back(std::move(file));
   }
-  for (const auto& [host, files] : missing) {
-    if (is_this_host(host)) continue;
-    const Status status = fetch_files(ssh, host, files);
-    if (!status.ok()) fmt::print(stderr, "ronde run: {}\n", status.message());
-  }
+  std::erase_if(missing, [](const auto& files) { return is_this_host(files.first); });
+  fetch_from(missing, ssh);
 }
 
 bool merge_elastic_traces(const std::string& timeline) {

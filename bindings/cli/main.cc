@@ -80,13 +80,30 @@ int run_horovodrun(ronde::Arguments arguments) {
   ronde::add_horovodrun_options(app, request);
   request->command = ronde::take_command(app, arguments);
   try {
-    const ronde::Status status = ronde::expand_horovod_config(arguments);
-    if (!status.ok()) ronde::exit_usage("horovodrun", status);
+    ronde::exit_if_failed("horovodrun", ronde::expand_horovod_config(arguments));
   } catch (const CLI::ParseError& error) {
     return report(app, error);
   }
   app.callback([request] { ronde::run_job(*request); });
   return parse(app, arguments);
+}
+
+void add_build_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("build", "Compile a framework's operations ahead of their first use");
+  command->footer(
+      "Example:\n  ronde build tensorflow\n"
+      "Compiles against the TensorFlow of this Python into $XDG_CACHE_HOME/ronde, else\n"
+      "~/.cache/ronde, and prints the file's name.\n");
+  auto framework = std::make_shared<std::string>();
+  command->add_option("FRAMEWORK", *framework, "The framework: tensorflow")
+      ->required()
+      ->check(CLI::IsMember({"tensorflow"}));
+  command->callback([framework] {
+    ronde::become_python(
+        "ronde build", {"-m", "ronde._build", *framework},
+        "it needs Python and the framework: use the ronde command of the Python package");
+  });
 }
 
 int run_ronde(ronde::Arguments arguments) {
@@ -98,7 +115,7 @@ int run_ronde(ronde::Arguments arguments) {
   ronde::add_timeline_command(app);
   ronde::add_top_command(app);
   ronde::add_doctor_command(app);
-  ronde::add_build_command(app);
+  add_build_command(app);
   const CLI::App* bench = ronde::add_bench_command(app, arguments);
   ronde::add_completion_command(app);
   if (!arguments.empty() && arguments.front() == "complete-words") {

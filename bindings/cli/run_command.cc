@@ -2,8 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "backends/builtin.h"
 #include "bindings/cli/command_line.h"
@@ -12,16 +17,148 @@
 #include "bindings/cli/launch/elastic/elastic_launcher.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/launcher.h"
-#include "bindings/cli/launch/ssh.h"
+#include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/this_host.h"
+#include "bindings/runtime/job_settings.h"
 #include "core/base/os/folders.h"
 #include "core/base/os/interfaces.h"
 #include "core/base/settings/config.h"
 #include "core/base/settings/launchers.h"
+#include "core/base/settings/setting_names.h"
 #include "timeline/recording/trace_file.h"
 
 namespace ronde {
 namespace {
+
+/// An option that sets a variable, and `value` in its help.
+struct SettingOption {
+  const char* option;
+  const char* variable;
+  const char* value;
+  const char* help;
+};
+
+constexpr std::array kSettingOptions = {
+    SettingOption{"--algorithm", "RONDE_ALGORITHM", "NAME",
+                  "Algorithm of all collectives that have it; default: by size"},
+    SettingOption{"--compression", "RONDE_COMPRESSION", "CODEC",
+                  "Codec of gradients whose call names none: auto, fp16, int8, ..."},
+    SettingOption{"--metrics-port", "RONDE_METRICS_PORT", "NUMBER",
+                  "Serve Prometheus metrics: local rank r of each host at this port + r"},
+    SettingOption{"--metrics-address", "RONDE_METRICS_ADDRESS", "ADDRESS",
+                  "Address that serves metrics; default 127.0.0.1"},
+    SettingOption{"--encryption", "RONDE_ENCRYPTION", "MODE",
+                  "Encrypt connections between hosts: off, on, or required, which also refuses "
+                  "backends that cannot"},
+    SettingOption{"--max-connections", "RONDE_MAX_CONNECTIONS", "NUMBER",
+                  "Data connections of a rank with ranks of other hosts; beyond that, idle ones "
+                  "are closed until they are used again; default 0: no limit"},
+};
+
+/// A setting, its option, and the option's value; empty: not given.
+struct GivenSetting {
+  std::string_view option;
+  std::string_view name;
+  std::string value;
+};
+
+std::vector<GivenSetting> settings_of(const RunRequest& request) {
+  const std::string timeline = request.timeline.empty() ? "" : absolute_path(request.timeline);
+  std::vector<GivenSetting> all = {
+      {"--backend", "RONDE_BACKEND", request.backend},
+      {"--network-interface", "RONDE_NETWORK_INTERFACE", request.launch.network_interface},
+      {"--timeline", "RONDE_TIMELINE", timeline}};
+  for (const SettingOption& row : kSettingOptions) {
+    const auto given = request.settings.find(row.variable);
+    if (given != request.settings.end()) all.push_back({row.option, row.variable, given->second});
+  }
+  return all;
+}
+
+Status check_given(const GivenSetting& given) {
+  Config scratch;
+  RONDE_RETURN_IF_ERROR(set_setting(scratch, given.name, given.value));
+  return check_named_choices(scratch);
+}
+
+/// The error names the option, for the user has not written the variable.
+Status by_option(const Status& status, const GivenSetting& given) {
+  const std::string variable = fmt::format("{}=", given.name);
+  const std::string_view message = status.message();
+  if (status.ok() || !message.starts_with(variable)) return status.with_context(given.option);
+  return {status.code(), fmt::format("{} {}", given.option, message.substr(variable.size()))};
+}
+
+/// Adds the options that do nothing but set a variable of the ranks.
+void add_setting_options(CLI::App& command, RunRequest& request) {
+  for (const SettingOption& row : kSettingOptions) {
+    command.add_option(row.option, request.settings[row.variable], row.help)->type_name(row.value);
+  }
+}
+
+}  // namespace
+
+Result<EnvironmentList> given_settings(const RunRequest& request) {
+  RONDE_RETURN_IF_ERROR(check_program_settings(process_environment()));
+  EnvironmentList list;
+  for (const GivenSetting& given : settings_of(request)) {
+    if (given.value.empty()) continue;
+    RONDE_RETURN_IF_ERROR(by_option(check_given(given), given));
+    list.push_back(fmt::format("{}={}", given.name, given.value));
+  }
+  return list;
+}
+
+namespace {
+
+/// The names of these variables, each once.
+std::vector<std::string> names_of(const EnvironmentList& list) {
+  std::set<std::string> names;
+  for (const std::string& entry : list) names.insert(entry.substr(0, entry.find('=')));
+  return {names.begin(), names.end()};
+}
+
+Status check_mpi_args(const RunRequest& request) {
+  if (request.mpi_args.empty() || request.backend == "mpi") return {};
+  return {
+      Code::kInvalidArgument,
+      fmt::format("--mpi-args \"{}\" is for mpirun: give --backend mpi, too", request.mpi_args)};
+}
+
+/// Makes the job one mpirun on this host if its backend is MPI. Blocks until mpirun has printed its
+/// version. Errors: kInvalidArgument for arguments of mpirun in another job, and those of
+/// mpirun_command().
+Status start_through_mpirun(const RunRequest& request, LaunchOptions& options) {
+  RONDE_RETURN_IF_ERROR(check_mpi_args(request));
+  if (request.backend != "mpi") return {};
+  const auto kind = installed_mpirun();
+  if (!kind.ok()) return kind.status().with_context("--backend mpi");
+  options.mpirun_kind = *kind;
+  MpirunSpec spec{.hosts = options.hosts,
+                  .command = options.command,
+                  .ssh = options.ssh,
+                  .network_interface = options.network_interface,
+                  .kind = options.mpirun_kind,
+                  .arguments = CLI::detail::split_up(request.mpi_args)};
+  if (options.hosts.size() > 1) {
+    EnvironmentList variables = forwarded_environment();
+    variables.insert(variables.end(), options.environment.begin(), options.environment.end());
+    variables.insert(variables.end(), {"MASTER_ADDR", "MASTER_PORT"});
+    spec.variables = names_of(variables);
+  }
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) {  // NOLINT(concurrency-mt-unsafe)
+    const cpu_set_t cpus = allowed_cpus();          // the agent sees one process, not its ranks
+    const int threads = omp_threads(CPU_COUNT(&cpus), options.hosts.front().ranks);
+    options.environment.insert(options.environment.begin(),
+                               fmt::format("OMP_NUM_THREADS={}", threads));
+  }
+  RONDE_ASSIGN_OR_RETURN(options.command, mpirun_command(spec));
+  RONDE_ASSIGN_OR_RETURN(const EnvironmentList list, mpirun_environment(spec));
+  options.environment.insert(options.environment.end(), list.begin(), list.end());
+  options.hosts = {{"", 0, 1}};
+  options.through_mpirun = true;
+  return {};
+}
 
 constexpr const char* kExamples =
     "Examples:\n"
@@ -102,23 +239,6 @@ Status check_stdin(const RunRequest& request, const LaunchOptions& options) {
           fmt::format("--stdin {}: allowed are ranks 0 to {}", rank, options.size - 1)};
 }
 
-/// Seconds by the option, or else by Horovod's variable; 0 without either.
-Result<double> start_timeout_seconds(const RunRequest& request) {
-  const char* const text = std::getenv("HOROVOD_START_TIMEOUT");  // NOLINT(concurrency-mt-unsafe)
-  if (request.start_timeout_seconds > 0 || text == nullptr || *text == '\0') {
-    return request.start_timeout_seconds;
-  }
-  char* end = nullptr;
-  const double seconds = std::strtod(text, &end);
-  if (*end == '\0' && seconds > 0) return seconds;
-  return Status(Code::kInvalidArgument,
-                fmt::format("HOROVOD_START_TIMEOUT={}: allowed are seconds above 0", text));
-}
-
-std::chrono::milliseconds start_timeout(const RunRequest& request) {
-  return std::chrono::milliseconds(static_cast<long>(request.start_timeout_seconds * 1000));
-}
-
 /// The folder of the package that serves `import horovod`; none without --horovod or horovodrun.
 /// It lies beside this program in the installed Python package, where no interpreter finds it.
 /// Horovod itself has precedence with horovodrun: its package looks for that first.
@@ -148,7 +268,8 @@ std::string python_path(const std::string& folder, const EnvironmentList& given)
 Result<EnvironmentList> ranks_environment(const RunRequest& request) {
   RONDE_ASSIGN_OR_RETURN(EnvironmentList list, given_settings(request));
   if (request.start_timeout_seconds > 0) {
-    list.push_back(fmt::format("RONDE_START_TIMEOUT_MS={}", start_timeout(request).count()));
+    list.push_back(
+        fmt::format("RONDE_START_TIMEOUT_MS={}", to_ms(request.start_timeout_seconds).count()));
   }
   for (const std::string& text : request.environment) {
     RONDE_ASSIGN_OR_RETURN(std::string entry, environment_entry(text));
@@ -180,10 +301,9 @@ Result<LaunchOptions> launch_options(const RunRequest& request) {
   if (options.ssh.remote_program.empty()) options.ssh.remote_program = options.program;
   options.call_folder = CallFolder(request.call_folder);
   RONDE_ASSIGN_OR_RETURN(options.call_frames, options.call_folder.frames());
-  RONDE_ASSIGN_OR_RETURN(const double seconds, start_timeout_seconds(request));
-  if (seconds > 0) {
-    options.start_timeout = std::chrono::milliseconds(static_cast<long>(seconds * 1000));
-  }
+  RONDE_ASSIGN_OR_RETURN(const double seconds,
+                         seconds_of(request.start_timeout_seconds, "HOROVOD_START_TIMEOUT"));
+  if (seconds > 0) options.start_timeout = to_ms(seconds);
   RONDE_RETURN_IF_ERROR(check_interface(request, options));
   RONDE_RETURN_IF_ERROR(start_through_mpirun(request, options));
   RONDE_RETURN_IF_ERROR(check_stdin(request, options));

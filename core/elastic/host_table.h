@@ -23,6 +23,8 @@ enum class FailurePolicy : std::uint8_t {
 struct HostPlaces {
   std::string name;
   int slots = 0;
+
+  bool operator==(const HostPlaces&) const = default;
 };
 
 /// The pauses of a host whose workers failed.

@@ -19,6 +19,7 @@
 namespace ronde {
 namespace {
 
+constexpr const char* kWho = "ronde bench";
 constexpr const char* kExamples =
     "Examples:\n"
     "  ronde bench allreduce -np 2 --sizes 4,1K,1M,100M --peers mpi,gloo --json rows.jsonl\n"
@@ -145,16 +146,12 @@ std::string leave_out_peers(const bench::Options& options, const Config& config)
 }
 
 int start_workers(const bench::Options& options, const Arguments& arguments) {
-  const auto program = own_program();
-  if (!program.ok()) exit_usage("ronde bench", program.status());
-  const Status writable = check_outputs(options);
-  if (!writable.ok()) exit_usage("ronde bench", writable);
-  const auto config = worker_config(options);
-  if (!config.ok()) exit_usage("ronde bench", config.status());
-  const std::string left_out = leave_out_peers(options, *config);
+  std::vector<std::string> command = {value_or_exit(kWho, own_program())};
+  exit_if_failed(kWho, check_outputs(options));
+  const std::string left_out =
+      leave_out_peers(options, value_or_exit(kWho, worker_config(options)));
   const bool mpi = std::ranges::count(options.peers, "mpi") >
                    std::ranges::count(bench::split_list(left_out), "mpi");
-  std::vector<std::string> command = {*program};
   command.insert(command.end(), arguments.begin(), arguments.end());
   command.emplace_back("--worker");
   if (!left_out.empty()) command.push_back("--left-out=" + left_out);
@@ -169,9 +166,8 @@ CLI::App* add_bench_command(CLI::App& app, const Arguments& arguments) {
   command->footer(footer());
   add_options(*command, *request);
   command->callback([request, arguments] {
-    const auto options = bench::complete(request->options, request->texts);
-    if (!options.ok()) exit_usage("ronde bench", options.status());
-    exit_with(request->worker ? work(options.value()) : start_workers(options.value(), arguments));
+    const auto options = value_or_exit(kWho, bench::complete(request->options, request->texts));
+    exit_with(request->worker ? work(options) : start_workers(options, arguments));
   });
   return command;
 }

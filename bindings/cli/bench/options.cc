@@ -42,9 +42,7 @@ std::string_view default_sizes(Mode mode) {
 }
 
 Status set_sizes(Options& options, std::string_view text) {
-  if (text.empty()) {
-    text = default_sizes(options.mode);
-  }
+  if (text.empty()) text = default_sizes(options.mode);
   for (const std::string& word : split_list(text)) {
     RONDE_ASSIGN_OR_RETURN(const std::size_t bytes, parse_bytes(word));
     const std::size_t element = size_of(options.dtype);

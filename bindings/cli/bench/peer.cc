@@ -1,11 +1,7 @@
 // Other libraries in their best form: called as their own programs would call them.
 #include <fmt/format.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cerrno>
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -32,16 +28,8 @@ GroupSpec whole_team(Team& team, std::shared_ptr<AbortToken> abort) {
   return group;
 }
 
-/// Reads to the end, and returns the last line that is not empty.
-std::string last_line(int fd) {
-  std::string text;
-  std::array<char, 4096> piece{};
-  for (;;) {
-    const ssize_t got = ::read(fd, piece.data(), piece.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    text.append(piece.data(), static_cast<std::size_t>(got));
-  }
+/// The last line that says something.
+std::string last_line(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '-')) text.pop_back();
   return text.substr(text.rfind('\n') + 1);
 }
@@ -49,20 +37,12 @@ std::string last_line(int fd) {
 /// Why mpirun cannot start a program here; ok where it can.
 Status try_mpirun() {
   RONDE_ASSIGN_OR_RETURN(const MpirunKind kind, installed_mpirun());
-  RONDE_ASSIGN_OR_RETURN(Pipe output, make_pipe());
-  ChildSpec spec;
-  spec.command = plain_mpirun(kind);
-  spec.command.insert(spec.command.end(), {"-np", "1", "true"});
-  spec.death_signal = SIGKILL;
-  spec.output = spec.error = output.write.get();
-  const StartedChild child = start_child(spec);
-  output.write.reset();
-  if (child.pid < 0) return {Code::kUnavailable, child.failure.text};
-  const std::string said = last_line(output.read.get());
-  int status = 0;
-  ::waitpid(child.pid, &status, 0);
-  if (status == 0) return {};
-  return {Code::kUnavailable, fmt::format("mpirun {}: {}", describe_wait_status(status), said)};
+  std::vector<std::string> command = plain_mpirun(kind);
+  command.insert(command.end(), {"-np", "1", "true"});
+  RONDE_ASSIGN_OR_RETURN(const FinishedCommand end, run_command(std::move(command), true));
+  if (end.wait_status == 0) return {};
+  return {Code::kUnavailable, fmt::format("mpirun {}: {}", describe_wait_status(end.wait_status),
+                                          last_line(end.output))};
 }
 
 /// Why the backend of this name cannot be loaded in this process.
@@ -76,6 +56,35 @@ Status try_backend(const Registry& registry, const std::string& name) {
   alone.topology = &topology;
   return candidates.front()->viable(alone);
 }
+
+/// An Exchange over a team. Each rank fills in its own letters, and all others' are zeros: so the
+/// bench relies on one collective.
+class TeamExchange final : public Exchange {
+ public:
+  explicit TeamExchange(Team& team) : team_(team) {}
+  Result<std::vector<std::string>> allgather(std::string_view mine) override {
+    const auto size = static_cast<std::size_t>(team_.size());
+    const auto me = static_cast<std::size_t>(team_.rank());
+    std::vector<double> lengths(size, 0);
+    lengths[me] = static_cast<double>(mine.size());
+    RONDE_RETURN_IF_ERROR(team_.slowest(lengths));
+    const auto most = static_cast<std::size_t>(std::ranges::max(lengths));
+    std::vector<double> letters(size * most, 0);
+    std::ranges::transform(mine, letters.begin() + static_cast<std::ptrdiff_t>(me * most),
+                           [](char letter) { return static_cast<unsigned char>(letter); });
+    RONDE_RETURN_IF_ERROR(team_.slowest(letters));
+    std::vector<std::string> values(size);
+    for (std::size_t r = 0; r < size; ++r) {
+      for (std::size_t i = 0; i < static_cast<std::size_t>(lengths[r]); ++i) {
+        values[r] += static_cast<char>(static_cast<unsigned char>(letters[r * most + i]));
+      }
+    }
+    return values;
+  }
+
+ private:
+  Team& team_;
+};
 
 }  // namespace
 

@@ -86,9 +86,8 @@ ChildSpec mpirun_spec(MpirunKind kind, const std::vector<std::string>& command, 
 int spawn_ranks(const std::vector<std::string>& command, int np, bool by_mpirun) {
   Children children;
   if (by_mpirun) {
-    const auto kind = installed_mpirun();
-    if (!kind.ok()) exit_usage("ronde bench", kind.status());
-    const int failure = children.start(mpirun_spec(*kind, command, np));
+    const MpirunKind kind = value_or_exit("ronde bench", installed_mpirun());
+    const int failure = children.start(mpirun_spec(kind, command, np));
     return failure != 0 ? failure : children.wait();
   }
   ChildSpec spec;

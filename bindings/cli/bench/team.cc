@@ -39,29 +39,4 @@ Status Team::all(bool good, const std::string& what) {
   return bad == 0 ? Status() : Status(Code::kInternal, what);
 }
 
-Result<std::vector<std::string>> TeamExchange::allgather(std::string_view mine) {
-  // Maxima of values that all other ranks have as zeros: so the bench relies on one collective.
-  const auto size = static_cast<std::size_t>(team_.size());
-  const auto me = static_cast<std::size_t>(team_.rank());
-  std::vector<double> lengths(size, 0);
-  lengths[me] = static_cast<double>(mine.size());
-  RONDE_RETURN_IF_ERROR(team_.slowest(lengths));
-  const auto total = std::accumulate(
-      lengths.begin(), lengths.end(), std::size_t{0},
-      [](std::size_t sum, double length) { return sum + static_cast<std::size_t>(length); });
-  std::vector<double> letters(total, 0);
-  std::size_t at = 0;
-  for (std::size_t r = 0; r < me; ++r) at += static_cast<std::size_t>(lengths[r]);
-  for (const char letter : mine) letters[at++] = static_cast<unsigned char>(letter);
-  RONDE_RETURN_IF_ERROR(team_.slowest(letters));
-  std::vector<std::string> values(size);
-  at = 0;
-  for (std::size_t r = 0; r < size; ++r) {
-    for (double i = 0; i < lengths[r]; ++i) {
-      values[r] += static_cast<char>(static_cast<unsigned char>(letters[at++]));
-    }
-  }
-  return values;
-}
-
 }  // namespace ronde::bench

@@ -1,7 +1,6 @@
 // The ranks of one measurement: how they start together and agree on what was measured.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -35,16 +34,6 @@ class Team {
 
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<RawGroup> group_;
-};
-
-/// An Exchange over a team, for libraries that are measured beside Ronde.
-class TeamExchange final : public Exchange {
- public:
-  explicit TeamExchange(Team& team) : team_(team) {}
-  Result<std::vector<std::string>> allgather(std::string_view mine) override;
-
- private:
-  Team& team_;
 };
 
 }  // namespace ronde::bench

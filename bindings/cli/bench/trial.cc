@@ -1,9 +1,10 @@
 #include "bindings/cli/bench/trial.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
-#include "core/base/small_float.h"
+#include "ops/kernels/factory.h"
 
 namespace ronde::bench {
 namespace {
@@ -12,42 +13,6 @@ constexpr std::size_t kPeriod = 23;
 
 int element(int rank, std::size_t index) {
   return 1 + static_cast<int>((index * 7 + static_cast<std::size_t>(rank) * 13) % kPeriod);
-}
-
-template <typename T>
-void store(std::byte* to, T value) {
-  std::memcpy(to, &value, sizeof value);
-}
-
-void encode(DType dtype, int value, std::byte* to) {
-  switch (dtype) {
-    case DType::kUint8:
-    case DType::kInt8:
-      return store(to, static_cast<std::uint8_t>(value));
-    case DType::kInt16:
-    case DType::kUint16:
-      return store(to, static_cast<std::int16_t>(value));
-    case DType::kInt32:
-    case DType::kUint32:
-      return store(to, static_cast<std::int32_t>(value));
-    case DType::kInt64:
-    case DType::kUint64:
-      return store(to, static_cast<std::int64_t>(value));
-    case DType::kFloat16:
-      return store(to, float_to_float16(static_cast<float>(value)));
-    case DType::kBfloat16:
-      return store(to, float_to_bfloat16(static_cast<float>(value)));
-    case DType::kFloat32:
-      return store(to, static_cast<float>(value));
-    case DType::kFloat64:
-      return store(to, static_cast<double>(value));
-    case DType::kBool:
-      return store(to, static_cast<std::uint8_t>(value != 0 ? 1 : 0));
-    case DType::kFloat8E4m3:
-      return store(to, float_to_float8_e4m3(static_cast<float>(value)));
-    case DType::kFloat8E5m2:
-      return store(to, float_to_float8_e5m2(static_cast<float>(value)));
-  }
 }
 
 /// One rank's contribution to element `index`; bool alternates, others count, 8-bit floating types
@@ -66,13 +31,14 @@ int contribution(const TrialSpec& spec, int rank, std::size_t index) {
 
 Pattern::Pattern(const TrialSpec& spec, int first_rank, int last_rank, int divisor)
     : width_(size_of(spec.dtype)), twice_(2 * kPeriod * width_) {
-  for (std::size_t i = 0; i < 2 * kPeriod; ++i) {
-    int sum = 0;
+  std::array<std::int32_t, 2 * kPeriod> values{};
+  for (std::size_t i = 0; i < values.size(); ++i) {
     for (int rank = first_rank; rank <= last_rank; ++rank) {
-      sum += contribution(spec, rank, i % kPeriod);
+      values[i] += contribution(spec, rank, i % kPeriod);
     }
-    encode(spec.dtype, sum / divisor, twice_.data() + i * width_);
+    values[i] /= divisor;
   }
+  create_kernels()->cast(DType::kInt32, values.data(), spec.dtype, twice_.data(), values.size());
 }
 
 Pattern Pattern::of_rank(const TrialSpec& spec, int rank) { return {spec, rank, rank, 1}; }

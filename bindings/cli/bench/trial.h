@@ -1,9 +1,7 @@
 // One operation to measure: its sizes, its buffers on this rank, and the result that is due.
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>

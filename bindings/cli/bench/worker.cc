@@ -9,9 +9,6 @@
 #include <utility>
 
 #include "bindings/cli/bench/contender.h"
-#include "bindings/cli/bench/options.h"
-#include "bindings/cli/bench/report.h"
-#include "bindings/cli/bench/team.h"
 #include "bindings/runtime/groups/group_factory.h"
 #include "bindings/runtime/timeline.h"
 

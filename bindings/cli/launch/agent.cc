@@ -9,23 +9,21 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
+#include <functional>
+#include <list>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "bindings/cli/launch/heartbeat.h"
+#include "bindings/cli/launch/event_loop.h"
 #include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/local_ranks.h"
 #include "bindings/cli/launch/messages.h"
-#include "bindings/cli/launch/output.h"
-#include "bindings/cli/launch/poll_set.h"
 #include "bindings/cli/launch/process.h"
 #include "bindings/cli/launch/reach_test.h"
-#include "bindings/cli/launch/relay.h"
 #include "bindings/cli/launch/this_host.h"
+#include "core/base/os/file_descriptor.h"
 #include "core/base/os/interfaces.h"
 
 namespace ronde {
@@ -33,6 +31,9 @@ namespace {
 
 /// Time for workers of an elastic job to save their state when the launcher is gone.
 constexpr std::chrono::seconds kSavingTime{5};
+
+/// Takes frames for the launcher.
+using Send = std::function<void(const std::string& frame)>;
 
 /// The address of the first of the chosen interfaces. A loopback one is of no use to another host.
 Result<std::string> interface_address_for(const ProbeMessage& probe) {
@@ -87,6 +88,73 @@ std::string address_for(const ListenMessage& question, const std::string& own) {
   return answer({question.interface, question.towards}, own).address;
 }
 
+/// The agents that this one starts on further hosts, so that no process starts too many. Passes
+/// bytes between the launcher and them, unread.
+class Relay {
+ public:
+  explicit Relay(Send send) : send_(std::move(send)) {}
+
+  /// Starts an agent. Its end is reported, also if it could not be started.
+  void start(const StartAgentMessage& message) {
+    auto child = start_piped_child(message.command);
+    if (!child.ok()) return send_(encode(AgentEndMessage{message.agent, 0}));
+    agents_.push_back(
+        {message.agent, child->pid, std::move(child->in), std::move(child->out), {}, false});
+  }
+  /// Passes the launcher's bytes on to an agent; none end its input, and so the agent.
+  void pass_on(const RelayMessage& message) {
+    const auto agent = std::ranges::find(agents_, message.agent, &Further::number);
+    if (agent == agents_.end()) return;
+    agent->to.push(message.bytes);
+    agent->input_ends = agent->input_ends || message.bytes.empty();
+    if (agent->input_ends && agent->to.empty()) agent->in.reset();
+  }
+  /// Watches the agents, and their output where it is wanted.
+  void watch(PollSet& set, bool output) {
+    for (Further& agent : agents_) {
+      set.add(agent.to.empty() ? -1 : agent.in.get(), POLLOUT, [&agent] { write(agent); });
+      set.add(output ? agent.out.get() : -1, POLLIN, [this, &agent] { read(agent); });
+    }
+  }
+  /// Notes that a child of this process has ended, if it was one of the agents. Passes on what it
+  /// wrote last.
+  void on_child_end(pid_t pid, int wait_status) {
+    const auto agent = std::ranges::find(agents_, pid, &Further::pid);
+    if (agent == agents_.end()) return;
+    RelayMessage last{agent->number, {}};
+    while (agent->out.valid() && read_some(agent->out.get(), last.bytes) == ReadState::kData) {
+    }
+    if (!last.bytes.empty()) send_(encode(last));
+    send_(encode(AgentEndMessage{agent->number, wait_status}));
+    agents_.erase(agent);
+  }
+  [[nodiscard]] bool empty() const noexcept { return agents_.empty(); }
+
+ private:
+  struct Further {
+    int number = 0;
+    pid_t pid = -1;
+    FileDescriptor in;
+    FileDescriptor out;
+    OutQueue to;
+    bool input_ends = false;
+  };
+
+  static void write(Further& agent) {
+    const bool taken = agent.to.write_some(agent.in.get());
+    if (!taken || (agent.input_ends && agent.to.empty())) agent.in.reset();
+  }
+  void read(Further& agent) {
+    RelayMessage message{agent.number, {}};
+    const ReadState state = read_some(agent.out.get(), message.bytes);
+    if (state == ReadState::kData) send_(encode(message));
+    if (state == ReadState::kEnd) agent.out.reset();
+  }
+
+  const Send send_;
+  std::list<Further> agents_;
+};
+
 class Agent {
  public:
   /// `far`: the launcher is on another host, and the network between may be cut.
@@ -99,7 +167,7 @@ class Agent {
   void turn();
   void beat(TimePoint time);
   void read_input();
-  void handle(const Frame& frame);
+  void handle(const AgentMessage& message);
   void listen(const ListenMessage& question);
   void read_signals();
   void let_workers_save();
@@ -109,12 +177,13 @@ class Agent {
            out_.empty();
   }
 
-  AgentFrameReader input_;
+  MessageReader input_;
   OutQueue out_;
   FileDescriptor signals_;
-  LocalRanks ranks_{[this](const std::string& frame) { send(frame); }};
-  Relay relay_{[this](const std::string& frame) { send(frame); }};
-  ReachTest reach_{[this](const std::string& frame) { send(frame); }};
+  const Send send_ = [this](const std::string& frame) { send(frame); };
+  LocalRanks ranks_{send_};
+  Relay relay_{send_};
+  ReachTest reach_{send_};
   const bool far_;
   const std::string own_address_ = take_own_address();
   Heartbeat heartbeat_;
@@ -165,7 +234,7 @@ void Agent::turn() {
 void Agent::beat(TimePoint time) {
   if (ranks_.elastic() && heartbeat_.deadline() == kForever) heartbeat_.start(time);
   if (!heartbeat_.due(time)) return;
-  send(encode_frame(FrameType::kPing, {}));
+  send(encode(PingMessage()));
   if (far_ && heartbeat_.silent(time)) cut_off_ = true;
 }
 
@@ -175,10 +244,10 @@ void Agent::read_input() {
   input_.feed(bytes);
   heartbeat_.on_received(now());
   while (!cut_off_) {
-    const auto frame = input_.next();
-    if (!frame.ok()) cut_off_ = true;
-    if (!frame.ok() || !frame->has_value()) return;
-    handle(**frame);
+    const auto message = input_.next();
+    if (!message.ok()) cut_off_ = true;
+    if (!message.ok() || !message->has_value()) return;
+    handle(**message);
   }
 }
 
@@ -188,21 +257,24 @@ void Agent::listen(const ListenMessage& question) {
   send(encode(ListeningMessage{question.trial, port.ok() ? join_host_port(address, *port) : ""}));
 }
 
-void Agent::handle(const Frame& frame) {
-  with_message<ProbeMessage>(frame,
-                             [&](const auto& probe) { send(encode(answer(probe, own_address_))); });
-  with_message<StartMessage>(frame, [&](StartMessage job) { ranks_.set_up(std::move(job)); });
-  with_message<RankStart>(frame, [&](const auto& rank) { ranks_.start(rank); });
-  with_message<SignalMessage>(frame, [&](const auto& signal) { ranks_.signal(signal); });
-  with_message<NoteMessage>(frame, [&](NoteMessage note) { ranks_.deliver(std::move(note)); });
-  with_message<InputMessage>(frame, [&](const auto& input) { ranks_.take_input(input.bytes); });
-  with_message<CallMessage>(frame, [&](const auto& call) { ranks_.take_call(call.bytes); });
-  with_message<ProcessExit>(frame, [&](const auto& ended) { ranks_.log_exit(ended); });
-  with_message<StartAgentMessage>(frame, [&](const auto& agent) { relay_.start(agent); });
-  with_message<RelayMessage>(frame, [&](const auto& message) { relay_.pass_on(message); });
-  with_message<ListenMessage>(frame, [&](const auto& question) { listen(question); });
-  with_message<SuspectMessage>(frame, [&](const auto& rank) { ranks_.suspect(rank); });
-  with_message<ReachMessage>(frame, [&](const auto& question) { reach_.connect(question); });
+void Agent::handle(const AgentMessage& message) {
+  std::visit(Overloaded{
+                 [this](const ProbeMessage& probe) { send(encode(answer(probe, own_address_))); },
+                 [this](const StartMessage& job) { ranks_.set_up(job); },
+                 [this](const RankStart& rank) { ranks_.start(rank); },
+                 [this](const SignalMessage& signal) { ranks_.signal(signal); },
+                 [this](const NoteMessage& note) { ranks_.deliver(note); },
+                 [this](const InputMessage& input) { ranks_.take_input(input.bytes); },
+                 [this](const CallMessage& call) { ranks_.take_call(call.bytes); },
+                 [this](const ProcessExit& ended) { ranks_.log_exit(ended); },
+                 [this](const StartAgentMessage& agent) { relay_.start(agent); },
+                 [this](const RelayMessage& relayed) { relay_.pass_on(relayed); },
+                 [this](const ListenMessage& question) { listen(question); },
+                 [this](const SuspectMessage& rank) { ranks_.suspect(rank); },
+                 [this](const ReachMessage& question) { reach_.connect(question); },
+                 [](const auto& /*other*/) {},
+             },
+             message);
 }
 
 void Agent::read_signals() {
@@ -247,13 +319,7 @@ int run_agent() { return Agent(true).run(); }
 
 int run_agent_on(const std::string& host, const std::vector<std::string>& elsewhere) {
   if (is_this_host(host)) return Agent(false).run();
-  std::vector<char*> argv;
-  argv.reserve(elsewhere.size() + 1);
-  for (const std::string& word : elsewhere) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
-  fmt::print(stderr, "ronde run: cannot run \"{}\": {}\n", elsewhere.front(),
-             std::generic_category().message(errno));
+  fmt::print(stderr, "ronde run: {}\n", become(elsewhere).text);
   return 1;
 }
 

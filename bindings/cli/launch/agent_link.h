@@ -1,4 +1,5 @@
-// The launcher's end of the agents: one link for each host of the job.
+// The launcher's end of the agents: a link for each host of the job. The launcher starts some
+// agents, and these start the others.
 #pragma once
 
 #include <sys/types.h>
@@ -10,9 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include "bindings/cli/launch/event_loop.h"
 #include "bindings/cli/launch/hosts.h"
+#include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/messages.h"
-#include "bindings/cli/launch/output.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 
@@ -21,19 +23,19 @@ namespace ronde {
 /// One agent: a child of this process, or one behind another agent. Threads: one.
 class AgentLink {
  public:
-  using OnFrame = std::function<void(const Frame&)>;
+  using OnMessage = std::function<void(const AgentMessage&)>;
 
   /// Starts the agent. Errors: kUnavailable where the program cannot be run.
   Status start(const std::vector<std::string>& command);
   /// Has the agent of `parent`, which outlives this, start it as number `number`.
   void start_behind(AgentLink& parent, int number, std::vector<std::string> command);
 
-  /// Reads what a child has sent; calls `on_frame` for each whole frame. Errors: kUnavailable at
+  /// Reads what a child has sent; calls `take` for each whole message. Errors: kUnavailable at
   /// the end of its output; those of feed().
-  Status read(const OnFrame& on_frame);
+  Status read(const OnMessage& take);
   /// Takes what the agent has sent. Errors: kVersionMismatch, kInvalidArgument where the bytes make
   /// no sense.
-  Status feed(std::string_view bytes, const OnFrame& on_frame);
+  Status feed(std::string_view bytes, const OnMessage& take);
   /// An agent behind another one has ended, with this status where it is known.
   void end(std::optional<int> wait_status);
 
@@ -67,7 +69,7 @@ class AgentLink {
   FileDescriptor in_;
   FileDescriptor out_;
   OutQueue to_;
-  AgentFrameReader frames_;
+  MessageReader messages_;
   std::string before_greeting_;
   pid_t pid_ = -1;
   bool greeted_ = false;
@@ -105,5 +107,44 @@ std::string name_ranks(const std::vector<int>& ranks);
 
 /// The host on which the rank runs; null if it has ended.
 Host* host_of(std::vector<Host>& hosts, int rank);
+
+/// The host whose agent starts that of host number `host`; -1: the launcher does. No process starts
+/// more than `fan_out`, and those of one level start about equally many.
+int agent_parent(int host, int fan_out);
+
+/// Starts the agents of all hosts and reads what they send. Threads: one.
+class AgentTree {
+ public:
+  struct Hooks {
+    std::function<void(Host& host, const AgentMessage& message)> on_message;
+    /// The agent has ended, or what it sent makes no sense.
+    std::function<void(Host& host, const Status& why)> on_gone;
+    std::function<void(const std::string& text)> say_if_verbose;
+  };
+
+  /// Both outlive the tree.
+  AgentTree(const LaunchOptions& options, std::vector<Host>& hosts, Hooks hooks)
+      : options_(options), hosts_(hosts), hooks_(std::move(hooks)) {}
+
+  /// Starts the agents that the launcher starts. Errors: kUnavailable.
+  Status start();
+  /// Starts those whose parents have answered.
+  void start_further();
+  /// Reads what an agent has sent, and those behind it.
+  void read(Host& host);
+
+ private:
+  [[nodiscard]] std::vector<std::string> command_for(const Host& host) const;
+  [[nodiscard]] int parent_of(const Host& host) const;
+  Status start_here(Host& host);
+  void take(Host& host, const AgentMessage& message);
+  void on_relayed(const RelayMessage& message);
+  void on_end(const AgentEndMessage& message);
+  void lose(Host& host, const Status& why);
+
+  const LaunchOptions& options_;
+  std::vector<Host>& hosts_;
+  const Hooks hooks_;
+};
 
 }  // namespace ronde

@@ -14,7 +14,6 @@
 #include "bindings/cli/launch/failure_report.h"
 #include "bindings/cli/launch/messages.h"
 #include "core/base/json.h"
-#include "core/base/os/file_descriptor.h"
 
 namespace ronde {
 namespace {

@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <string_view>
 #include <tuple>
-#include <utility>
 
 #include "bindings/cli/launch/process.h"
 

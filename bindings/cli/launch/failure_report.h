@@ -79,7 +79,7 @@ std::string rank_list(const std::vector<int>& ranks);
 /// Counts the joins that agents report. Threads: one.
 class JoinWatch {
  public:
-  void on_exited(const RankMessage& rank) {
+  void on_exited(const ExitedMessage& rank) {
     ++ended_;
     joined_ = joined_ || rank.joined;
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 #include <set>
 #include <sstream>
 
@@ -133,18 +134,25 @@ Result<std::vector<HostSlots>> parse_discovered_hosts(std::string_view text, int
                      [slots](const std::string& line) { return parse_plain_line(line, slots); });
 }
 
+int total_slots(const std::vector<HostSlots>& hosts) {
+  return std::accumulate(hosts.begin(), hosts.end(), 0,
+                         [](int sum, const HostSlots& host) { return sum + host.slots; });
+}
+
+Status check_slots(const std::vector<HostSlots>& hosts, int needed) {
+  const int slots = total_slots(hosts);
+  if (needed <= slots) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("{} ranks asked for, but the hosts have {} slots in all; give more "
+                      "hosts or HOST:SLOTS",
+                      needed, slots)};
+}
+
 Result<std::vector<HostRanks>> place_ranks(const std::vector<HostSlots>& hosts, int np) {
-  int slots = 0;
-  for (const HostSlots& host : hosts) slots += host.slots;
-  if (np > slots) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{} ranks asked for, but the hosts have {} slots in all; give more "
-                              "hosts or HOST:SLOTS",
-                              np, slots));
-  }
+  RONDE_RETURN_IF_ERROR(check_slots(hosts, np));
   std::vector<HostRanks> placed;
   int next = 0;
-  const int total = np == 0 ? slots : np;
+  const int total = np == 0 ? total_slots(hosts) : np;
   for (const HostSlots& host : hosts) {
     const int count = std::min(host.slots, total - next);
     if (count > 0) placed.push_back({host.name, next, count});

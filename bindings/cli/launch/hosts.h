@@ -6,16 +6,12 @@
 #include <vector>
 
 #include "core/base/status.h"
+#include "core/elastic/host_table.h"
 
 namespace ronde {
 
 /// One host as the user named it, and how many ranks fit.
-struct HostSlots {
-  std::string name;
-  int slots = 1;
-
-  bool operator==(const HostSlots&) const = default;
-};
+using HostSlots = elastic::HostPlaces;
 
 /// Ranks of one host: first_rank .. first_rank + ranks - 1.
 struct HostRanks {
@@ -41,6 +37,11 @@ Result<std::vector<HostSlots>> read_hostfile(const std::string& path, int slots)
 /// Reads what a discovery script prints: one host a line, "name" or "name:2". There may be none.
 /// Errors: as parse_hosts, naming the line.
 Result<std::vector<HostSlots>> parse_discovered_hosts(std::string_view text, int slots = 1);
+
+int total_slots(const std::vector<HostSlots>& hosts);
+
+/// Errors: kInvalidArgument where the hosts have fewer slots than `needed`.
+Status check_slots(const std::vector<HostSlots>& hosts, int needed);
 
 /// Places `np` ranks (0: as many as there are slots) host by host, in order. Hosts that get none
 /// are left out. Errors: kInvalidArgument where the slots do not suffice.

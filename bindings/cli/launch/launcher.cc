@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,17 +10,12 @@
 #include <utility>
 
 #include "bindings/cli/launch/agent_link.h"
-#include "bindings/cli/launch/agent_tree.h"
 #include "bindings/cli/launch/console.h"
 #include "bindings/cli/launch/end_schedule.h"
+#include "bindings/cli/launch/event_loop.h"
 #include "bindings/cli/launch/failure_report.h"
 #include "bindings/cli/launch/job.h"
-#include "bindings/cli/launch/mpirun.h"
-#include "bindings/cli/launch/poll_set.h"
 #include "bindings/cli/launch/process.h"
-#include "bindings/cli/launch/rank_endings.h"
-#include "bindings/cli/launch/rendezvous_probe.h"
-#include "bindings/cli/launch/this_host.h"
 #include "core/base/clock.h"
 
 namespace ronde {
@@ -48,15 +42,21 @@ class Launcher {
   void end_ranks(TimePoint time);
   void give_up_hosts();
   // Messages of agents.
-  void on_frame(Host& host, const Frame& frame);
-  void on_probed(const Host& host, const Frame& frame);
-  void on_output(const OutputMessage& output);
+  void on_message(Host& host, const ProbedMessage& answer);
+  void on_message(Host& host, const OutputMessage& output);
+  void on_message(Host& host, const AnswerMessage& answer);
+  void on_message(Host& host, const StartedMessage& rank);
+  void on_message(Host& host, const ExitedMessage& rank);
+  void on_message(Host& host, const CannotStartMessage& message);
+  void on_message(Host& host, const ProcessExit& ended) {
+    send_to_all(hosts_, encode(ended), &host);
+  }
+  void on_message(Host& /*host*/, const auto& /*other*/) {}
   void on_tagged_output(int stream, std::string_view bytes);
-  void on_exited(Host& host, const RankMessage& message);
-  void on_cannot_start(Host& host, const CannotStartMessage& message);
   void read_input();
   void on_agent_gone(Host& host, const Status& why);
   // Ending.
+  void add_end(const std::string& host, const ExitedMessage& message, bool asked);
   void lose_host(const Host& host, const std::string& why);
   void fail(int exit_status, const std::string& text);
   void begin_ending(int exit_status);
@@ -87,7 +87,10 @@ class Launcher {
   std::vector<Host> hosts_;
   AgentTree agents_{options_,
                     hosts_,
-                    {.on_frame = [this](Host& host, const Frame& frame) { on_frame(host, frame); },
+                    {.on_message =
+                         [this](Host& host, const AgentMessage& message) {
+                           std::visit([&](const auto& one) { on_message(host, one); }, message);
+                         },
                      .on_gone = [this](Host& host, const Status& why) { on_agent_gone(host, why); },
                      .say_if_verbose = [this](const std::string& text) { say_if_verbose(text); }}};
   Console console_;
@@ -102,7 +105,7 @@ class Launcher {
   bool input_open_ = false;  ///< Standard input is passed on to a rank.
   int exit_status_ = 0;
   int stop_signal_ = 0;  ///< The signal that asked the job to end.
-  RankEndings endings_{console_};
+  FailureReport report_;
   bool host_lost_ = false;
   JoinWatch joins_;
   bool may_restart_ = false;  ///< The job ended by a rank's failure.
@@ -234,43 +237,27 @@ void Launcher::read_input() {
     host->link.send(encode(input));
 }
 
-void Launcher::on_frame(Host& host, const Frame& frame) {
-  if (frame.type == FrameType::kProbed) on_probed(host, frame);
-  with_message<OutputMessage>(frame, [&](const auto& output) { on_output(output); });
-  with_message<AnswerMessage>(frame, [&](const auto& answer) {
-    const Status status = options_.call_folder.take(answer);
-    if (!status.ok()) fail(1, status.message());
-  });
-  with_message<CannotStartMessage>(frame,
-                                   [&](const auto& message) { on_cannot_start(host, message); });
-  with_message<RankMessage>(
-      frame,
-      [&](const auto& rank) {
-        say_if_verbose(
-            fmt::format("{} is pid {} on {}", name_of(rank.rank), rank.pid, host.name()));
-      },
-      FrameType::kStarted);
-  with_message<RankMessage>(
-      frame, [&](const auto& rank) { on_exited(host, rank); }, FrameType::kExited);
-  if (frame.type == FrameType::kProcessExit) {
-    send_to_all(hosts_, encode_frame(frame.type, frame.payload), &host);
-  }
-}
-
-void Launcher::on_probed(const Host& host, const Frame& frame) {
+void Launcher::on_message(Host& host, const ProbedMessage& answer) {
   if (!probe_) return;
-  const auto message = decode<ProbedMessage>(frame.payload);
-  ProbedMessage answer = message.ok() ? *message : ProbedMessage{message.status().message(), {}};
-  if (const Status status = probe_->take(index_of(host), std::move(answer)); !status.ok()) {
+  if (const Status status = probe_->take(index_of(host), answer); !status.ok()) {
     fail(1, status.message());
     return cut_off();
   }
   if (probe_->complete() && !ranks_started_ && exit_status_ == 0) start_ranks();
 }
 
-void Launcher::on_output(const OutputMessage& output) {
+void Launcher::on_message(Host& /*host*/, const OutputMessage& output) {
   if (options_.through_mpirun) return on_tagged_output(output.stream, output.bytes);
   console_.pass_on(output.rank, output.stream, output.bytes);
+}
+
+void Launcher::on_message(Host& /*host*/, const AnswerMessage& answer) {
+  const Status status = options_.call_folder.take(answer);
+  if (!status.ok()) fail(1, status.message());
+}
+
+void Launcher::on_message(Host& host, const StartedMessage& rank) {
+  say_if_verbose(fmt::format("{} is pid {} on {}", name_of(rank.rank), rank.pid, host.name()));
 }
 
 void Launcher::on_tagged_output(int stream, std::string_view bytes) {
@@ -284,19 +271,22 @@ void Launcher::on_tagged_output(int stream, std::string_view bytes) {
   }
 }
 
-void Launcher::on_exited(Host& host, const RankMessage& message) {
+void Launcher::on_message(Host& host, const ExitedMessage& message) {
   host.unfinished.erase(message.rank);
   joins_.on_exited(message);
   // The rank that ends last may have failed first: all count until they are asked to end.
   const bool asked = is_being_ended();
   if (options_.through_mpirun) {
-    endings_.add_ranks_of_mpirun(message.wait_status);
+    // Its end tells nothing of single ranks; their tracebacks do.
+    for (const int rank : console_.held().ranks()) {
+      add_end("", {rank, 0, message.wait_status}, false);
+    }
   } else {
     if (message.wait_status != 0) {
       say_if_verbose(fmt::format("{} (pid {}) {}", name_of(message.rank), message.pid,
                                  describe_wait_status(message.wait_status)));
     }
-    endings_.add(host.ranks->name, message, asked);
+    add_end(host.ranks->name, message, asked);
   }
   if (message.wait_status == 0) {
     const bool first = !options_.through_mpirun && !std::exchange(uneven_seen_, true);
@@ -308,12 +298,12 @@ void Launcher::on_exited(Host& host, const RankMessage& message) {
   begin_ending(exit_status_of(message.wait_status));
 }
 
-void Launcher::on_cannot_start(Host& host, const CannotStartMessage& message) {
+void Launcher::on_message(Host& host, const CannotStartMessage& message) {
   host.unfinished.erase(message.rank);
   if (exit_status_ != 0) return;
   const std::string where = host.ranks->name.empty() ? "" : " on " + host.ranks->name;
   const std::string text = fmt::format("{}{}: {}", name_of(message.rank), where, message.text);
-  endings_.add(Mishap{.sentence = text, .lost_ranks = {}, .at = now(), .asked = false});
+  report_.add(Mishap{.sentence = text, .lost_ranks = {}, .at = now(), .asked = false});
   fail(message.exit_status, text);
 }
 
@@ -338,10 +328,10 @@ void Launcher::on_agent_gone(Host& host, const Status& why) {
 void Launcher::lose_host(const Host& host, const std::string& why) {
   if (!ranks_started_) return;
   const std::string name = host.ranks->name.empty() ? host.name() : "host " + host.name();
-  endings_.add(Mishap{.sentence = fmt::format("{} failed first: {}", name, why),
-                      .lost_ranks = {host.unfinished.begin(), host.unfinished.end()},
-                      .at = now(),
-                      .asked = is_being_ended()});
+  report_.add(Mishap{.sentence = fmt::format("{} failed first: {}", name, why),
+                     .lost_ranks = {host.unfinished.begin(), host.unfinished.end()},
+                     .at = now(),
+                     .asked = is_being_ended()});
 }
 
 void Launcher::fail(int exit_status, const std::string& text) {
@@ -379,26 +369,52 @@ void Launcher::say_if_unjoined() {
   if (!text.empty() && options_.call_frames.empty()) say(text);
 }
 
-/// The last lines of a job that has failed.
+/// Notes the end of a rank on that host, and prints its traceback or one line of it. `asked`: the
+/// job was being ended by then.
+void Launcher::add_end(const std::string& host, const ExitedMessage& message, bool asked) {
+  HeldErrors::Ending ending = console_.held().take(message.rank);
+  RankEnd end{.rank = message.rank,
+              .pid = message.pid,
+              .host = host,
+              .wait_status = message.wait_status,
+              .asked = asked,
+              .printed = ending.printed,
+              .failed_at = now(),
+              .earlier_error = console_.held().earliest_but(message.rank),
+              .error = read_error(ending.text),
+              .last_line = std::move(ending.last_line)};
+  if (end.error) {
+    end.failed_at = ending.since;
+  } else if (!ending.printed) {
+    console_.pass_on_held(message.rank, ending.text);
+  }
+  console_.print(message.rank, report_.add(std::move(end)));
+}
+
+/// The last lines of a job that has failed. First what is left of ranks whose end nobody has told.
 void Launcher::print_summary() {
-  endings_.print_left();
-  const RankEnd* const cause = endings_.cause();
+  for (const int rank : console_.held().ranks()) {
+    const HeldErrors::Ending left = console_.held().take(rank);
+    if (!left.printed) console_.pass_on_held(rank, left.text);
+  }
+  const RankEnd* const cause = report_.first();
   if (may_restart_ && cause != nullptr) exit_status_ = exit_status_of(cause->wait_status);
   if (exit_status_ == 0) return say_if_unjoined();
   if (stop_signal_ != 0) {
-    const std::string ends = endings_.sentence();
+    const std::string ends = report_.ends();
     say(fmt::format("the job was asked to end by {}{}{}", signal_text(stop_signal_),
                     ends.empty() ? "" : ": ", ends));
   } else {
-    endings_.explain();
-    if (endings_.blames_a_rank()) {
+    if (cause != nullptr) console_.print(cause->rank, report_.missing_traceback());
+    for (const std::string& sentence : report_.summary()) say(sentence);
+    if (cause != nullptr && report_.first_mishap() == nullptr) {
       options_.call_folder.write_failure(describe_wait_status(cause->wait_status), cause);
     }
   }
   const std::string folder =
       options_.output_dir.empty() ? "" : fmt::format(", {} has them", options_.output_dir);
   say(fmt::format("exit status {}{}", exit_status_,
-                  endings_.left_out() ? "; --verbose shows whole tracebacks" + folder : ""));
+                  report_.left_out() ? "; --verbose shows whole tracebacks" + folder : ""));
 }
 
 LaunchResult Launcher::run() {

@@ -116,7 +116,7 @@ void LocalRanks::start(const RankStart& start) {
   streams_.push_back({start.rank, STDERR_FILENO, std::move(err->read)});
   rank.pid = child.pid;
   running_.push_back(std::move(rank));
-  send_(encode(RankMessage{start.rank, child.pid, 0, false, copy_step}, FrameType::kStarted));
+  send_(encode(StartedMessage{start.rank, child.pid, copy_step}));
 }
 
 std::vector<PassedDescriptor> LocalRanks::descriptors_of(const Running& rank) const {
@@ -290,8 +290,7 @@ void LocalRanks::report_end(Running& rank, int wait_status) {
   for (const pid_t pid : rank.wrapped) {
     publish({pid, host_name(), fmt::format("was run by pid {}, which {}", rank.pid, how)});
   }
-  send_(encode(RankMessage{rank.rank, rank.pid, wait_status, joins_.joined(), copy_step},
-               FrameType::kExited));
+  send_(encode(ExitedMessage{rank.rank, rank.pid, wait_status, joins_.joined(), copy_step}));
 }
 
 void LocalRanks::publish(const ProcessExit& ended) {

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <sys/types.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -16,13 +15,10 @@
 #include <vector>
 
 #include "bindings/cli/launch/carried_call.h"
-#include "bindings/cli/launch/descriptor_server.h"
+#include "bindings/cli/launch/event_loop.h"
 #include "bindings/cli/launch/messages.h"
-#include "bindings/cli/launch/note_socket.h"
-#include "bindings/cli/launch/output.h"
-#include "bindings/cli/launch/poll_set.h"
 #include "bindings/cli/launch/process.h"
-#include "bindings/cli/launch/process_liveness.h"
+#include "bindings/cli/launch/rank_sockets.h"
 #include "bindings/exit_log/exit_log.h"
 #include "bindings/exit_log/join_socket.h"
 #include "core/base/os/file_descriptor.h"

@@ -1,5 +1,4 @@
-// The messages between launcher and agents: each is the payload of a frame, in the wire codec. The
-// agent's greeting says its version before the first frame.
+// The messages between launcher and agents. The agent's greeting says its version before the first.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "bindings/exit_log/exit_log.h"
@@ -14,73 +14,6 @@
 #include "core/base/wire_codec.h"
 
 namespace ronde {
-
-/// The kind of a frame. Launcher to agent: probe, start, start rank, start agent, signal, input,
-/// call, listen, reach, suspect. Agent to launcher: the others.
-enum class FrameType : std::uint8_t {
-  kProbe = 1,
-  kProbed = 2,
-  kStart = 3,
-  kSignal = 4,
-  kStarted = 5,
-  kOutput = 6,
-  kExited = 7,
-  kCannotStart = 8,
-  kProcessExit = 9,  ///< Both ways: the launcher sends it on to the other agents.
-  kStartRank = 10,
-  kNote = 11,  ///< Both ways.
-  kFrozen = 12,
-  kPing = 13,  ///< Both ways, empty: a sign of life, in elastic jobs.
-  kInput = 14,
-  kCall = 15,
-  kAnswer = 16,
-  kStartAgent = 17,
-  kRelay = 18,  ///< Both ways.
-  kAgentEnd = 19,
-  kListen = 20,
-  kListening = 21,
-  kReach = 22,
-  kReached = 23,
-  kSuspect = 24,
-};
-
-inline constexpr std::size_t kFrameHeaderBytes = 5;
-inline constexpr std::size_t kMaxAgentFrameBytes = std::size_t{64} << 20;
-
-/// One whole frame.
-struct Frame {
-  FrameType type = FrameType::kProbe;
-  std::string payload;
-};
-
-/// A frame as bytes: the type, and the payload as a text of the wire codec.
-inline std::string encode_frame(FrameType type, std::string_view payload) {
-  WireWriter<std::string> writer(kFrameHeaderBytes + payload.size());
-  writer(type, payload);
-  return writer.take();
-}
-
-/// Cuts a stream of bytes into frames.
-class AgentFrameReader {
- public:
-  void feed(std::string_view bytes) { buffer_.append(bytes); }
-  /// The next whole frame, or nothing yet. Errors: kInvalidArgument where the length is absurd.
-  Result<std::optional<Frame>> next() {
-    if (buffer_.size() < kFrameHeaderBytes) return std::optional<Frame>();
-    WireReader reader(as_bytes(buffer_), "frame of the launcher");
-    FrameType type{};
-    std::uint32_t length = 0;
-    reader(type, length);
-    if (length > kMaxAgentFrameBytes) return Status(Code::kInvalidArgument, "a frame is too long");
-    if (buffer_.size() < kFrameHeaderBytes + length) return std::optional<Frame>();
-    std::optional<Frame> frame({type, buffer_.substr(kFrameHeaderBytes, length)});
-    buffer_.erase(0, kFrameHeaderBytes + length);
-    return frame;
-  }
-
- private:
-  std::string buffer_;
-};
 
 /// The first line of an agent, followed by its version and a newline. What a remote shell prints
 /// before it is skipped.
@@ -94,7 +27,6 @@ struct ProbeMessage {
   std::string interface;  ///< Name or address; empty: the address ssh came to, or `towards`.
   std::vector<std::string> towards;  ///< Names of the other hosts; empty where there are none.
 
-  static constexpr FrameType kFrame = FrameType::kProbe;
   static void fields(auto& wire, auto& self) { wire(self.interface, self.towards); }
 };
 
@@ -105,7 +37,6 @@ struct ProbedMessage {
   int rendezvous_port = 0;
   int master_port = 0;
 
-  static constexpr FrameType kFrame = FrameType::kProbed;
   static void fields(auto& wire, auto& self) {
     wire(self.error, self.address, self.rendezvous_port, self.master_port);
   }
@@ -117,7 +48,6 @@ struct ListenMessage {
   std::string interface;
   std::vector<std::string> towards;
 
-  static constexpr FrameType kFrame = FrameType::kListen;
   static void fields(auto& wire, auto& self) { wire(self.trial, self.interface, self.towards); }
 };
 
@@ -126,7 +56,6 @@ struct ListeningMessage {
   int trial = 0;
   std::string place;
 
-  static constexpr FrameType kFrame = FrameType::kListening;
   static void fields(auto& wire, auto& self) { wire(self.trial, self.place); }
 };
 
@@ -135,7 +64,6 @@ struct ReachMessage {
   int trial = 0;
   std::vector<std::string> places;
 
-  static constexpr FrameType kFrame = FrameType::kReach;
   static void fields(auto& wire, auto& self) { wire(self.trial, self.places); }
 };
 
@@ -144,7 +72,6 @@ struct ReachedMessage {
   int trial = 0;
   std::vector<std::string> missed;
 
-  static constexpr FrameType kFrame = FrameType::kReached;
   static void fields(auto& wire, auto& self) { wire(self.trial, self.missed); }
 };
 
@@ -153,7 +80,6 @@ struct RankStart {
   int rank = 0;
   EnvironmentList environment;
 
-  static constexpr FrameType kFrame = FrameType::kStartRank;
   static void fields(auto& wire, auto& self) { wire(self.rank, self.environment); }
 };
 
@@ -176,7 +102,6 @@ struct StartMessage {
   int freeze_seconds = 0;  ///< A worker that is stopped for longer is reported; 0: none is.
   AgentOptions options = {};
 
-  static constexpr FrameType kFrame = FrameType::kStart;
   static void fields(auto& wire, auto& self) {
     wire(self.directory, self.command, self.secret, self.environment, self.ranks, self.elastic,
          self.slots, self.freeze_seconds, self.options);
@@ -189,7 +114,6 @@ struct OutputMessage {
   int stream = 1;
   std::string bytes;
 
-  static constexpr FrameType kFrame = FrameType::kOutput;
   static void fields(auto& wire, auto& self) { wire(self.rank, self.stream, self.bytes); }
 };
 
@@ -197,7 +121,6 @@ struct OutputMessage {
 struct InputMessage {
   std::string bytes;
 
-  static constexpr FrameType kFrame = FrameType::kInput;
   static void fields(auto& wire, auto& self) { wire(self.bytes); }
 };
 
@@ -208,7 +131,6 @@ inline constexpr std::size_t kCallPieceBytes = std::size_t{1} << 20;
 struct CallMessage {
   std::string bytes;
 
-  static constexpr FrameType kFrame = FrameType::kCall;
   static void fields(auto& wire, auto& self) { wire(self.bytes); }
 };
 
@@ -217,19 +139,25 @@ struct AnswerMessage {
   int rank = 0;
   std::string bytes;
 
-  static constexpr FrameType kFrame = FrameType::kAnswer;
   static void fields(auto& wire, auto& self) { wire(self.rank, self.bytes); }
 };
 
-/// A rank began (`wait_status` 0) or ended.
-struct RankMessage {
+/// A rank began.
+struct StartedMessage {
+  int rank = 0;
+  int pid = 0;
+  std::int64_t copy_step = -1;  ///< As for ExitedMessage: of the copies that it was given.
+
+  static void fields(auto& wire, auto& self) { wire(self.rank, self.pid, self.copy_step); }
+};
+
+/// A rank ended.
+struct ExitedMessage {
   int rank = 0;
   int pid = 0;
   int wait_status = 0;
-  bool joined = false;  ///< At its end: some rank of its host has joined a job by then.
-  /// The step of the copies of an elastic job's state that the rank was given, or has left; -1:
-  /// none.
-  std::int64_t copy_step = -1;
+  bool joined = false;          ///< Some rank of its host has joined a job by then.
+  std::int64_t copy_step = -1;  ///< The step of its copies of an elastic job's state; -1: none.
 
   static void fields(auto& wire, auto& self) {
     wire(self.rank, self.pid, self.wait_status, self.joined, self.copy_step);
@@ -242,7 +170,6 @@ struct CannotStartMessage {
   int exit_status = 127;
   std::string text;
 
-  static constexpr FrameType kFrame = FrameType::kCannotStart;
   static void fields(auto& wire, auto& self) { wire(self.rank, self.exit_status, self.text); }
 };
 
@@ -251,7 +178,6 @@ struct FrozenMessage {
   int rank = 0;
   int seconds = 0;
 
-  static constexpr FrameType kFrame = FrameType::kFrozen;
   static void fields(auto& wire, auto& self) { wire(self.rank, self.seconds); }
 };
 
@@ -259,7 +185,6 @@ struct FrozenMessage {
 struct SuspectMessage {
   int rank = 0;
 
-  static constexpr FrameType kFrame = FrameType::kSuspect;
   static void fields(auto& wire, auto& self) { wire(self.rank); }
 };
 
@@ -270,7 +195,6 @@ struct SignalMessage {
   int signal = 0;
   int rank = kAllRanks;
 
-  static constexpr FrameType kFrame = FrameType::kSignal;
   static void fields(auto& wire, auto& self) { wire(self.signal, self.rank); }
 };
 
@@ -279,7 +203,6 @@ struct StartAgentMessage {
   int agent = 0;
   std::vector<std::string> command;
 
-  static constexpr FrameType kFrame = FrameType::kStartAgent;
   static void fields(auto& wire, auto& self) { wire(self.agent, self.command); }
 };
 
@@ -288,7 +211,6 @@ struct RelayMessage {
   int agent = 0;
   std::string bytes;
 
-  static constexpr FrameType kFrame = FrameType::kRelay;
   static void fields(auto& wire, auto& self) { wire(self.agent, self.bytes); }
 };
 
@@ -297,7 +219,6 @@ struct AgentEndMessage {
   int agent = 0;
   int wait_status = 0;
 
-  static constexpr FrameType kFrame = FrameType::kAgentEnd;
   static void fields(auto& wire, auto& self) { wire(self.agent, self.wait_status); }
 };
 
@@ -306,35 +227,55 @@ struct NoteMessage {
   int rank = 0;
   std::string bytes;
 
-  static constexpr FrameType kFrame = FrameType::kNote;
   static void fields(auto& wire, auto& self) { wire(self.rank, self.bytes); }
 };
 
-/// The kind of a message's frames.
-template <typename Message>
-inline constexpr FrameType kFrameOf = Message::kFrame;
-template <>
-inline constexpr FrameType kFrameOf<ProcessExit> = FrameType::kProcessExit;
+/// A sign of life, both ways, in elastic jobs.
+struct PingMessage {
+  static void fields(auto& /*wire*/, auto& /*self*/) {}
+};
 
-/// A message as the bytes of a frame.
-template <typename Message>
-std::string encode(const Message& message, FrameType type = kFrameOf<Message>) {
-  return encode_frame(type, encode_wire<std::string>(message));
+/// All messages. The number of a frame's kind is the place of its message here.
+using AgentMessage = std::variant<
+    // From the launcher to agents.
+    ProbeMessage, StartMessage, RankStart, StartAgentMessage, SignalMessage, InputMessage,
+    CallMessage, ListenMessage, ReachMessage, SuspectMessage,
+    // From agents to the launcher.
+    ProbedMessage, StartedMessage, OutputMessage, AnswerMessage, ExitedMessage, CannotStartMessage,
+    FrozenMessage, AgentEndMessage, ListeningMessage, ReachedMessage,
+    // Both ways. The launcher sends the ends of ranks on to the other agents.
+    ProcessExit, NoteMessage, RelayMessage, PingMessage>;
+
+/// A visitor of AgentMessage, made of one function for each message that matters.
+template <typename... Function>
+struct Overloaded : Function... {
+  using Function::operator()...;
+};
+template <typename... Function>
+Overloaded(Function...) -> Overloaded<Function...>;
+
+inline constexpr std::size_t kFrameHeaderBytes = 5;
+inline constexpr std::size_t kMaxAgentFrameBytes = std::size_t{64} << 20;
+
+/// A message as the bytes of a frame: its kind, and the message as a text of the wire codec.
+template <typename T>
+std::string encode(const T& message) {
+  const auto kind = static_cast<std::uint8_t>(AgentMessage(std::in_place_type<T>).index());
+  const std::string payload = encode_wire<std::string>(message);
+  WireWriter<std::string> writer(kFrameHeaderBytes + payload.size());
+  writer(kind, payload);
+  return writer.take();
 }
 
-/// A frame's payload as a message. Errors: kInvalidArgument where it is malformed.
-template <typename Message>
-Result<Message> decode(std::string_view payload) {
-  return decode_wire<Message>(as_bytes(payload), "message of the launcher");
-}
+/// Cuts a stream of bytes into messages.
+class MessageReader {
+ public:
+  void feed(std::string_view bytes) { buffer_.append(bytes); }
+  /// The next whole message, or nothing yet. Errors: kInvalidArgument where it is malformed.
+  Result<std::optional<AgentMessage>> next();
 
-/// Calls `use` with the message of a frame of this kind, if it is well formed. Returns true if the
-/// frame is of this kind.
-template <typename Message>
-bool with_message(const Frame& frame, auto use, FrameType type = kFrameOf<Message>) {
-  if (frame.type != type) return false;
-  if (auto message = decode<Message>(frame.payload); message.ok()) use(std::move(message).value());
-  return true;
-}
+ private:
+  std::string buffer_;
+};
 
 }  // namespace ronde

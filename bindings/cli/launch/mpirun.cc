@@ -2,33 +2,16 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <cstdlib>
 #include <optional>
-#include <string>
-#include <system_error>
 
 #include "bindings/cli/launch/process.h"
 #include "core/base/os/interfaces.h"
 
 namespace ronde {
 namespace {
-
-std::string read_all(int fd) {
-  std::string text;
-  std::array<char, 4096> piece{};
-  while (true) {
-    const ssize_t got = ::read(fd, piece.data(), piece.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return text;
-    text.append(piece.data(), static_cast<std::size_t>(got));
-  }
-}
 
 using Words = std::vector<std::string>;
 
@@ -145,23 +128,12 @@ MpirunKind mpirun_kind_of(std::string_view version) {
 }
 
 Result<MpirunKind> installed_mpirun() {
-  auto output = make_pipe();
-  RONDE_RETURN_IF_ERROR(output.status());
-  ChildSpec spec;
-  spec.command = {"mpirun", "--version"};
-  spec.death_signal = SIGKILL;  // Ctrl-C ends this process alone
-  spec.output = output->write.get();
-  const StartedChild child = start_child(spec);
-  output->write.reset();
-  if (child.pid < 0) {
-    return Status(Code::kUnavailable,
-                  child.failure.text +
-                      ", which starts ranks that use MPI: install Open MPI or MPICH "
-                      "(openmpi-bin in Debian and Ubuntu)");
-  }
-  const MpirunKind kind = mpirun_kind_of(read_all(output->read.get()));
-  ::waitpid(child.pid, nullptr, 0);
-  return kind;
+  const auto version = run_command({"mpirun", "--version"});
+  if (version.ok()) return mpirun_kind_of(version->output);
+  return Status(Code::kUnavailable,
+                version.status().message() +
+                    ", which starts ranks that use MPI: install Open MPI or MPICH "
+                    "(openmpi-bin in Debian and Ubuntu)");
 }
 
 Words plain_mpirun(MpirunKind kind) {
@@ -206,14 +178,9 @@ int run_mpi_rank(const Words& command) {
     copy_variable("MPI_LOCALRANKID", "LOCAL_RANK");
     copy_variable("MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE");
   }
-  std::vector<char*> argv;
-  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  if (!command.empty()) ::execvp(argv[0], argv.data());
-  const int error = command.empty() ? EINVAL : errno;
-  fmt::print(stderr, "ronde run: cannot run \"{}\": {}\n", command.empty() ? "" : command.front(),
-             std::generic_category().message(error));
-  return error == ENOENT ? 127 : 126;
+  const StartFailure failure = become(command);
+  fmt::print(stderr, "ronde run: {}\n", failure.text);
+  return failure.exit_status;
 }
 
 std::vector<TaggedOutput::Piece> TaggedOutput::feed(std::string_view bytes) {

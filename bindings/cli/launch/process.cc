@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -12,10 +11,13 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <system_error>
-#include <utility>
+
+#include "bindings/runtime/diagnosis/stacks.h"
 
 namespace ronde {
 namespace {
@@ -45,6 +47,14 @@ void pass_on(const PassedDescriptor& descriptor) {
   if (descriptor.fd < 0) return;
   ::fcntl(descriptor.fd, F_SETFD, 0);
   set_variable(descriptor.variable, std::to_string(descriptor.fd));
+}
+
+/// The words as exec takes them.
+std::vector<char*> argv_of(const std::vector<std::string>& command) {
+  std::vector<char*> argv;
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  return argv;
 }
 
 /// In the child: everything between fork and exec. Returns only where exec failed.
@@ -95,10 +105,7 @@ void kill_children_of(const std::string& task) {
 StartedChild start_child(const ChildSpec& spec) {
   auto report = make_pipe();
   if (!report.ok()) return failed(report.status());
-  std::vector<char*> argv;
-  for (const std::string& word : spec.command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-
+  const std::vector<char*> argv = argv_of(spec.command);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return failed(errno_status("cannot start a process"));
@@ -121,9 +128,6 @@ Result<PipedChild> start_piped_child(const std::vector<std::string>& command) {
   RONDE_ASSIGN_OR_RETURN(Pipe in, make_pipe());
   RONDE_ASSIGN_OR_RETURN(Pipe out, make_pipe());
   const StartedChild child = start_child({.command = command,
-                                          .environment = {},
-                                          .descriptors = {},
-                                          .cpus = {},
                                           .death_signal = SIGTERM,
                                           .input = in.read.get(),
                                           .output = out.write.get()});
@@ -131,6 +135,28 @@ Result<PipedChild> start_piped_child(const std::vector<std::string>& command) {
   set_nonblocking(in.write.get());
   set_nonblocking(out.read.get());
   return PipedChild{child.pid, std::move(in.write), std::move(out.read)};
+}
+
+Result<FinishedCommand> run_command(std::vector<std::string> command, bool with_errors) {
+  RONDE_ASSIGN_OR_RETURN(Pipe output, make_pipe());
+  const int to = output.write.get();
+  const StartedChild child = start_child({.command = std::move(command),
+                                          .death_signal = SIGKILL,
+                                          .output = to,
+                                          .error = with_errors ? to : -1});
+  output.write.reset();
+  if (child.pid < 0) return Status(Code::kUnavailable, child.failure.text);
+  FinishedCommand finished;
+  while (read_some(output.read.get(), finished.output) != ReadState::kEnd) {
+  }
+  ::waitpid(child.pid, &finished.wait_status, 0);
+  return finished;
+}
+
+StartFailure become(const std::vector<std::string>& command) {
+  if (command.empty()) return start_failure("", EINVAL);
+  ::execvp(command.front().c_str(), argv_of(command).data());
+  return start_failure(command.front(), errno);
 }
 
 std::string signal_text(int signal) {
@@ -145,12 +171,6 @@ std::string describe_wait_status(int wait_status) {
 
 int exit_status_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
-}
-
-bool is_likelier_cause(int wait_status, int first) {
-  if (!WIFEXITED(first) || WEXITSTATUS(first) == 0) return false;
-  const bool chosen = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) > 1;
-  return WIFSIGNALED(wait_status) || (chosen && WEXITSTATUS(first) == 1);
 }
 
 void kill_children() {
@@ -179,6 +199,80 @@ std::optional<int> SignalSource::next() {
   signalfd_siginfo info{};
   if (::read(fd_.get(), &info, sizeof(info)) != sizeof(info)) return std::nullopt;
   return static_cast<int>(info.ssi_signo);
+}
+
+namespace {
+
+constexpr unsigned kExiting = 4;  // PF_EXITING of the kernel's include/linux/sched.h
+
+/// Fields of /proc/PID/stat, numbered from 1 as in proc(5).
+struct Stat {
+  unsigned flags = 0;  // field 9
+  int exit_code = 0;   // field 52; 0 where this process may not know it
+  bool complete = false;
+};
+
+Stat read_stat(const std::string& path) {
+  std::ifstream file(path);
+  std::string text;
+  std::getline(file, text);
+  Stat stat;
+  const std::size_t name_end = text.rfind(')');  // "17 (name) S ...", names may have any byte
+  if (name_end == std::string::npos) return stat;
+  std::istringstream rest(text.substr(name_end + 1));
+  std::string field;
+  for (int number = 3; rest >> field; ++number) {
+    if (number == 9) stat.flags = static_cast<unsigned>(std::stoul(field));
+    if (number == 52) stat.exit_code = std::stoi(field);
+    stat.complete = number >= 52;
+  }
+  return stat;
+}
+
+bool is_exiting(const Stat& stat) { return stat.complete && (stat.flags & kExiting) != 0; }
+
+}  // namespace
+
+std::optional<int> status_of_ending(pid_t pid) {
+  const std::string folder = fmt::format("/proc/{}", pid);
+  const Stat process = read_stat(folder + "/stat");
+  if (!is_exiting(process) || process.exit_code == 0) return std::nullopt;
+  std::error_code error;
+  std::filesystem::directory_iterator thread(folder + "/task", error);
+  for (; !error && thread != std::filesystem::directory_iterator(); thread.increment(error)) {
+    const Stat stat = read_stat(thread->path().string() + "/stat");
+    if (stat.complete && !is_exiting(stat)) return std::nullopt;  // it may have ended meanwhile
+  }
+  return process.exit_code;
+}
+
+std::vector<pid_t> ProcessLiveness::frozen(const std::vector<pid_t>& running, TimePoint time) {
+  if (freeze_limit_.count() == 0 || time < next_look_) return {};
+  next_look_ = time + kFreezeInterval;
+  std::map<pid_t, TimePoint> stopped;
+  std::vector<pid_t> found;
+  for (const pid_t pid : running) {
+    if (!diagnosis::is_stopped(pid)) continue;
+    const auto known = stopped_.find(pid);
+    TimePoint since = known == stopped_.end() ? time : known->second;
+    if (since != kForever && time - since >= freeze_limit_) {
+      found.push_back(pid);
+      since = kForever;
+    }
+    stopped.emplace(pid, since);
+  }
+  stopped_ = std::move(stopped);
+  return found;
+}
+
+std::vector<std::pair<pid_t, int>> ProcessLiveness::gone(TimePoint time) {
+  std::vector<std::pair<pid_t, int>> found;
+  for (auto suspect = suspects_.begin(); suspect != suspects_.end();) {
+    const auto status = status_of_ending(suspect->first);
+    if (status) found.emplace_back(suspect->first, *status);
+    suspect = status || time >= suspect->second ? suspects_.erase(suspect) : std::next(suspect);
+  }
+  return found;
 }
 
 }  // namespace ronde

@@ -1,16 +1,20 @@
-// An agent's part in a test of which hosts reach each other, beside a job that runs.
+// Tests if a host reaches the others of an elastic job, while the job runs without it: the agents'
+// part and the launcher's.
 #pragma once
 
 #include <functional>
 #include <list>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "bindings/cli/launch/event_loop.h"
 #include "bindings/cli/launch/messages.h"
-#include "bindings/cli/launch/poll_set.h"
 #include "core/base/clock.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
+#include "core/elastic/commands.h"
 
 namespace ronde {
 
@@ -49,6 +53,48 @@ class ReachTest {
   std::list<Attempt> attempts_;
   TimePoint answer_at_ = kForever;  // the latest; kForever: nothing was asked
   ReachedMessage answer_;
+};
+
+/// Has the agents of the hosts listen, then connect to each other. Threads: one.
+class HostTrials {
+ public:
+  struct Args {
+    std::function<void(const std::string& host, const std::string& frame)> send;
+    /// The end of a trial. `missed`: what could not be reached; empty: the host may take part.
+    std::function<void(const std::string& host, const std::string& missed)> on_end;
+    std::string interface;                      ///< As LaunchOptions::network_interface.
+    std::chrono::milliseconds start_timeout{};  ///< For an agent that starts.
+  };
+  explicit HostTrials(Args args) : args_(std::move(args)) {}
+
+  void begin(const elastic::TryHost& command);
+  void on_listening(const std::string& host, const ListeningMessage& answer);
+  void on_reached(const std::string& host, const ReachedMessage& answer);
+  /// Its trial ends without a result; those of others go without it.
+  void on_host_lost(const std::string& host);
+
+  [[nodiscard]] TimePoint deadline() const noexcept;
+  void on_time(TimePoint time);
+
+ private:
+  struct Trial {
+    int number = 0;
+    std::string host;
+    std::set<std::string> awaited;              ///< Hosts that have not answered yet.
+    std::map<std::string, std::string> places;  ///< By host: where it listens.
+    bool connects = false;                      ///< All listen.
+    std::vector<std::string> missed;
+    TimePoint deadline = kForever;
+  };
+  Trial* find(int number);
+  void go_on(Trial& trial);
+  void connect(Trial& trial);
+  void ask(Trial& trial, const std::string& host, std::vector<std::string> places);
+  void end(const Trial& trial);
+
+  const Args args_;
+  std::list<Trial> trials_;
+  int last_number_ = 0;
 };
 
 }  // namespace ronde

@@ -25,13 +25,8 @@ std::string packing_command(const std::vector<std::string>& paths) {
 }
 
 Result<pid_t> start(std::vector<std::string> command, int input, int output) {
-  const StartedChild child = start_child({.command = std::move(command),
-                                          .environment = {},
-                                          .descriptors = {},
-                                          .cpus = {},
-                                          .death_signal = SIGTERM,
-                                          .input = input,
-                                          .output = output});
+  const StartedChild child = start_child(
+      {.command = std::move(command), .death_signal = SIGTERM, .input = input, .output = output});
   if (child.pid < 0) return Status(Code::kUnavailable, child.failure.text);
   return child.pid;
 }
@@ -96,18 +91,14 @@ Status fetch_files(const SshOptions& ssh, const std::string& host,
           fmt::format("cannot fetch files of {}: tar {}", host, describe_wait_status(wait_status))};
 }
 
-std::vector<RemoteFiles> files_elsewhere(const std::vector<HostRanks>& hosts,
-                                         const std::vector<std::string>& paths) {
-  std::vector<RemoteFiles> elsewhere;
+FilesOfHosts files_elsewhere(const std::vector<HostRanks>& hosts,
+                             const std::vector<std::string>& paths) {
+  FilesOfHosts elsewhere;
   for (const HostRanks& host : hosts) {
-    if (host.name.empty()) continue;
-    RemoteFiles files{host.name, {}};
-    for (int local = 0; local < host.ranks; ++local) {
-      const int rank = host.first_rank + local;
+    for (int rank = host.first_rank; rank < host.first_rank + host.ranks; ++rank) {
       const std::string& path = paths[static_cast<std::size_t>(rank)];
-      if (!is_there(path)) files.paths.push_back(path);
+      if (!host.name.empty() && !is_there(path)) elsewhere[host.name].push_back(path);
     }
-    if (!files.paths.empty()) elsewhere.push_back(std::move(files));
   }
   return elsewhere;
 }

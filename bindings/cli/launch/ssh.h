@@ -1,6 +1,7 @@
 // Other hosts by ssh: commands, and files that ranks have written there.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,12 +43,11 @@ std::string describe_agent_end(const SshOptions& ssh, const std::string& host,
 Status fetch_files(const SshOptions& ssh, const std::string& host,
                    const std::vector<std::string>& paths);
 
+/// Paths by host.
+using FilesOfHosts = std::map<std::string, std::vector<std::string>>;
+
 /// The files of `paths`, one for each rank, that are not here and that a remote host may have.
-struct RemoteFiles {
-  std::string host;
-  std::vector<std::string> paths;
-};
-std::vector<RemoteFiles> files_elsewhere(const std::vector<HostRanks>& hosts,
-                                         const std::vector<std::string>& paths);
+FilesOfHosts files_elsewhere(const std::vector<HostRanks>& hosts,
+                             const std::vector<std::string>& paths);
 
 }  // namespace ronde

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <fstream>
 #include <random>
-#include <string>
 
 #include "core/base/os/file_descriptor.h"
 #include "core/base/os/interfaces.h"

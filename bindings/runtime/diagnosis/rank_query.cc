@@ -24,17 +24,18 @@ namespace {
 constexpr unsigned long kListens = 0x10000;  // a flag in /proc/net/unix
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 
-/// A query of one rank.
+/// A query of one process.
 struct Question {
-  RankAnswer answer;
-  FileDescriptor fd;
+  std::string name;  ///< Of its socket.
+  std::string answer = {};
+  FileDescriptor fd = {};
   bool asked = false;
   bool over = false;
   bool foreign = false;
 };
 
-FileDescriptor connect_to(const DiagnosticsAddress& who) {
-  const Endpoint endpoint = abstract_endpoint(who.text());
+FileDescriptor connect_to(const std::string& name) {
+  const Endpoint endpoint = abstract_endpoint(name);
   FileDescriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const bool connected = fd.valid() && ::connect(fd.get(), endpoint.raw(), endpoint.length) == 0;
   return connected ? std::move(fd) : FileDescriptor();
@@ -42,7 +43,7 @@ FileDescriptor connect_to(const DiagnosticsAddress& who) {
 
 /// Connects and sends the query. Tries again if the socket's queue is full.
 void ask(Question& question, std::string_view request) {
-  question.fd = connect_to(question.answer.who);
+  question.fd = connect_to(question.name);
   if (!question.fd.valid()) {
     question.over = errno != EAGAIN;
     return;
@@ -56,9 +57,9 @@ void ask(Question& question, std::string_view request) {
 void receive(Question& question) {
   std::array<char, 65536> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   const ssize_t got = ::recv(question.fd.get(), buffer.data(), buffer.size(), 0);
-  if (got > 0) question.answer.text.append(buffer.data(), static_cast<std::size_t>(got));
+  if (got > 0) question.answer.append(buffer.data(), static_cast<std::size_t>(got));
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  question.over = got <= 0 || question.answer.text.size() > kMostBytes;
+  question.over = got <= 0 || question.answer.size() > kMostBytes;
 }
 
 /// Reads answers that have arrived; true if some are still missing.
@@ -85,8 +86,8 @@ std::string why_silent(int pid) {
   return fmt::format("does not answer; its main thread: {}", state);
 }
 
-RankAnswer concluded(Question& question) {
-  RankAnswer answer = std::move(question.answer);
+RankAnswer concluded(const DiagnosticsAddress& who, std::string text) {
+  RankAnswer answer{.who = who, .text = std::move(text), .dump = {}, .silence = {}};
   auto dumps = read_dumps(answer.text);
   if (dumps.ok() && !dumps->empty()) {
     answer.dump = std::move(dumps->back());
@@ -158,16 +159,29 @@ std::vector<DiagnosticsAddress> find_ranks() {
   return ranks;
 }
 
+std::vector<std::optional<std::string>> ask_sockets(const std::vector<std::string>& names,
+                                                    std::string_view request, TimePoint deadline,
+                                                    const std::stop_token& stop) {
+  std::vector<Question> questions;
+  for (const std::string& name : names) questions.push_back({name});
+  while (now() < deadline && !stop.stop_requested() && turn(questions, request)) {
+  }
+  std::vector<std::optional<std::string>> answers;
+  for (Question& question : questions) {
+    answers.push_back(question.foreign ? std::nullopt : std::optional(std::move(question.answer)));
+  }
+  return answers;
+}
+
 std::vector<RankAnswer> ask_ranks(const std::vector<DiagnosticsAddress>& ranks,
                                   std::string_view request, TimePoint deadline,
                                   const std::stop_token& stop) {
-  std::vector<Question> questions(ranks.size());
-  for (std::size_t i = 0; i < ranks.size(); ++i) questions[i].answer.who = ranks[i];
-  while (now() < deadline && !stop.stop_requested() && turn(questions, request)) {
-  }
+  std::vector<std::string> names;
+  for (const DiagnosticsAddress& rank : ranks) names.push_back(rank.text());
+  auto texts = ask_sockets(names, request, deadline, stop);
   std::vector<RankAnswer> answers;
-  for (Question& question : questions) {
-    if (!question.foreign) answers.push_back(concluded(question));
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (texts[i]) answers.push_back(concluded(ranks[i], std::move(*texts[i])));
   }
   return answers;
 }

@@ -28,8 +28,14 @@ std::vector<std::string> listening_names();
 /// The ranks with a socket in this host's network namespace, of all users, by job and rank.
 std::vector<DiagnosticsAddress> find_ranks();
 
-/// Sends `request` to all ranks at once, without those of other users. Ranks that do not answer by
-/// `deadline` are described by /proc. Blocks: until `deadline` or `stop` at most.
+/// Sends `request` to the sockets of these abstract names at once. The answers, as far as they have
+/// come by `deadline`; nothing for sockets of other users. Blocks: until `deadline` or `stop`.
+std::vector<std::optional<std::string>> ask_sockets(const std::vector<std::string>& names,
+                                                    std::string_view request, TimePoint deadline,
+                                                    const std::stop_token& stop = {});
+
+/// As ask_sockets() for all ranks, without those of other users. Ranks that do
+/// not answer by `deadline` are described by /proc.
 std::vector<RankAnswer> ask_ranks(const std::vector<DiagnosticsAddress>& ranks,
                                   std::string_view request, TimePoint deadline,
                                   const std::stop_token& stop = {});

@@ -39,9 +39,6 @@ bool wait_for(Condition condition) {
 Program::Program(const std::vector<std::string>& command)
     : out_(::memfd_create("out", MFD_CLOEXEC)), err_(::memfd_create("err", MFD_CLOEXEC)) {
   pid_ = start_child({.command = command,
-                      .environment = {},
-                      .descriptors = {},
-                      .cpus = {},
                       .death_signal = SIGKILL,
                       .input = -1,
                       .output = out_.get(),

@@ -71,8 +71,8 @@ void AgentPool::watch(PollSet& set, bool read_output) {
 }
 
 void AgentPool::read(Agent& agent) {
-  const Status status = agent.link.read([&](const Frame& frame) {
-    if (!agent.retired) handlers_.on_frame(agent.host, frame);
+  const Status status = agent.link.read([&](const AgentMessage& message) {
+    if (!agent.retired) handlers_.on_message(agent.host, message);
   });
   if (agent.link.greeted() && std::exchange(agent.start_deadline, kForever) != kForever) {
     agent.heartbeat.start(now());
@@ -113,7 +113,7 @@ void AgentPool::on_time(TimePoint time) {
 void AgentPool::give_up_silent(TimePoint time) {
   for (Agent& agent : agents_) {
     if (agent.retired || !agent.heartbeat.due(time)) continue;
-    agent.link.send(encode_frame(FrameType::kPing, {}));
+    agent.link.send(encode(PingMessage()));
     if (!agent.heartbeat.silent(time)) continue;
     lose(agent, fmt::format("nothing was heard of it for {} s", Heartbeat::kLimit.count()));
   }

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "bindings/cli/launch/agent_link.h"
-#include "bindings/cli/launch/heartbeat.h"
+#include "bindings/cli/launch/event_loop.h"
 #include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/messages.h"
-#include "bindings/cli/launch/poll_set.h"
 #include "core/base/clock.h"
 
 namespace ronde {
@@ -20,7 +19,7 @@ namespace ronde {
 class AgentPool {
  public:
   struct Handlers {
-    std::function<void(const std::string& host, const Frame& frame)> on_frame;
+    std::function<void(const std::string& host, const AgentMessage& message)> on_message;
     /// The host's agent is gone, with all its workers.
     std::function<void(const std::string& host, const std::string& why)> on_lost;
   };

@@ -4,25 +4,19 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "bindings/cli/launch/console.h"
 #include "bindings/cli/launch/elastic/agent_pool.h"
 #include "bindings/cli/launch/elastic/epoch_announcer.h"
-#include "bindings/cli/launch/elastic/host_trials.h"
 #include "bindings/cli/launch/elastic/job_ending.h"
-#include "bindings/cli/launch/elastic/job_history.h"
-#include "bindings/cli/launch/elastic/job_hosts.h"
-#include "bindings/cli/launch/elastic/status_socket.h"
-#include "bindings/cli/launch/elastic/worker_notes.h"
-#include "bindings/cli/launch/elastic/worker_starter.h"
-#include "bindings/cli/launch/elastic/worker_table.h"
+#include "bindings/cli/launch/elastic/workers.h"
+#include "bindings/cli/launch/event_loop.h"
 #include "bindings/cli/launch/failure_report.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/messages.h"
-#include "bindings/cli/launch/poll_set.h"
 #include "bindings/cli/launch/process.h"
+#include "bindings/cli/launch/reach_test.h"
 #include "bindings/cli/launch/traceback.h"
 
 namespace ronde {
@@ -54,6 +48,8 @@ class ElasticLauncher {
   [[nodiscard]] TimePoint deadline() const;
   void carry_out();
   void start_nothing_more();
+  void start(const elastic::StartWorker& worker);
+  void start_agent(const std::string& host);
   void say_if_unjoined();
   void on_hosts(std::vector<HostSlots> hosts);
   void on_host_lost(const std::string& host, const std::string& why);
@@ -61,16 +57,25 @@ class ElasticLauncher {
   bool retire_agents();
 
   // The reports of agents: the table, the director and the history take them in.
-  void on_frame(const std::string& host, const Frame& frame);
   void on_message(const std::string& host, const NoteMessage& note);
   void on_message(const std::string& host, const OutputMessage& output);
+  void on_message(const std::string& host, const AnswerMessage& answer);
+  void on_message(const std::string& host, const StartedMessage& message);
+  void on_message(const std::string& host, const ExitedMessage& message);
   void on_message(const std::string& host, const CannotStartMessage& message);
   void on_message(const std::string& host, const FrozenMessage& message);
   void on_message(const std::string& host, const ProbedMessage& answer);
-  void on_message(const std::string& host, const AnswerMessage& answer);
-  void on_started(const RankMessage& message);
-  void on_exited(const RankMessage& message);
-  std::string print_error(const RankMessage& message);
+  void on_message(const std::string& host, const ListeningMessage& answer) {
+    trials_.on_listening(host, answer);
+  }
+  void on_message(const std::string& host, const ReachedMessage& answer) {
+    trials_.on_reached(host, answer);
+  }
+  void on_message(const std::string& host, const ProcessExit& ended) {
+    agents_.send_to_others(host, encode(ended));
+  }
+  void on_message(const std::string& /*host*/, const auto& /*other*/) {}
+  std::string print_error(const ExitedMessage& message);
   void watch_end(WorkerId suspect);
   void take_note(WorkerId worker, const elastic::ReadyNote& note);
   void take_note(WorkerId worker, const elastic::HoldsNote& note);
@@ -97,7 +102,9 @@ class ElasticLauncher {
   EpochAnnouncer announcer_;
   JobHosts hosts_;
   WorkerTable workers_;
-  WorkerStarter starter_;
+  StartQueue waiting_;  ///< Workers that are to start.
+  int first_workers_ = 0;
+  bool job_runs_ = false;  ///< There was an epoch.
   HostTrials trials_;
   JobEnding ending_;
   EpochText epochs_;
@@ -116,8 +123,10 @@ ElasticLauncher::ElasticLauncher(const ElasticOptions& options)
                  {.on_hosts = [this](std::vector<HostSlots> hosts) { on_hosts(std::move(hosts)); },
                   .say = [this](const std::string& text) { console_.say(text); }}),
       agents_(options.launch,
-              {.on_frame = [this](const std::string& host,
-                                  const Frame& frame) { on_frame(host, frame); },
+              {.on_message =
+                   [this](const std::string& host, const AgentMessage& message) {
+                     std::visit([&](const auto& one) { on_message(host, one); }, message);
+                   },
                .on_lost = [this](const std::string& host,
                                  const std::string& why) { on_host_lost(host, why); }}),
       announcer_({.send = [this](const std::string& host,
@@ -129,7 +138,6 @@ ElasticLauncher::ElasticLauncher(const ElasticOptions& options)
                   .job = history_.job(),
                   .interface = options.launch.network_interface}),
       hosts_(options.start_slots),
-      starter_(options, hosts_, agents_, console_),
       trials_({.send = [this](const std::string& host,
                               const std::string& frame) { agents_.send(host, frame); },
                .on_end =
@@ -176,7 +184,7 @@ void ElasticLauncher::turn() {
 
 TimePoint ElasticLauncher::deadline() const {
   return std::min({ending_.deadline(), console_.deadline(), discovery_.deadline(),
-                   status_.deadline(), agents_.deadline(), starter_.deadline(), trials_.deadline(),
+                   status_.deadline(), agents_.deadline(), waiting_.deadline(), trials_.deadline(),
                    slots_deadline_, director_deadline_});
 }
 
@@ -193,7 +201,7 @@ void ElasticLauncher::on_time(TimePoint time) {
   status_.on_time(time);
   agents_.on_time(time);
   ending_.on_time(time);
-  starter_.on_time(time);
+  for (const elastic::StartWorker& worker : waiting_.due(time)) start(worker);
   if (!ending_.begun()) trials_.on_time(time);
   if (time >= slots_deadline_) {
     ending_.fail(
@@ -227,8 +235,41 @@ void ElasticLauncher::say_if_unjoined() {
 void ElasticLauncher::start_nothing_more() {
   slots_deadline_ = kForever;
   discovery_.stop();
-  starter_.clear();
+  waiting_.clear();
   workers_.remove_unstarted();
+}
+
+/// Starts the worker on its host, where an agent is started first.
+void ElasticLauncher::start(const elastic::StartWorker& start) {
+  const LaunchOptions& job = options_.launch;
+  if (job_runs_ || job.verbose) {
+    console_.say(fmt::format("worker {} starts{}", start.worker, hosts_.where(start.host)));
+  }
+  RankStart rank{agent_rank(start.worker), {}};
+  rank.environment = {fmt::format("{}={}", elastic::kWorkerVariable, start.worker),
+                      "RONDE_ELASTIC=1", "RONDE_TRACEBACKS=full", "HOROVOD_ELASTIC=1",
+                      "HOROVOD_HOSTNAME=" + start.host};
+  if (!job_runs_) {  // for functions that never call init()
+    rank.environment.push_back(fmt::format("HOROVOD_RANK={}", start.worker - 1));
+    rank.environment.push_back(fmt::format("HOROVOD_SIZE={}", first_workers_));
+  }
+  rank.environment.insert(rank.environment.end(), job.environment.begin(), job.environment.end());
+  if (!agents_.has(start.host)) start_agent(start.host);
+  agents_.send(start.host, encode(rank));
+}
+
+void ElasticLauncher::start_agent(const std::string& host) {
+  StartMessage job;
+  job.directory = options_.launch.directory;
+  job.command = options_.launch.command;
+  job.environment = forwarded_environment();
+  job.options = options_.launch.agents;
+  job.elastic = true;
+  job.slots = std::max(1, hosts_.slots(host));
+  job.freeze_seconds = static_cast<int>(options_.freeze_timeout.count());
+  agents_.start(host);
+  for (const std::string& frame : options_.launch.call_frames) agents_.send(host, frame);
+  agents_.send(host, encode(job));
 }
 
 // Hosts.
@@ -239,12 +280,12 @@ void ElasticLauncher::on_hosts(std::vector<HostSlots> hosts) {
   if (!update.text.empty()) console_.say(update.text);
   if (!update.news) return;
   slots_deadline_ = kForever;
-  director_.set_hosts(hosts_.places(), now());
+  director_.set_hosts(hosts_.all(), now());
   retire_agents();
 }
 
 void ElasticLauncher::on_host_lost(const std::string& host, const std::string& why) {
-  starter_.remove_host(host);
+  waiting_.remove_host(host);
   workers_.remove_host(host);
   trials_.on_host_lost(host);
   history_.on_host_lost(host, why);
@@ -280,27 +321,6 @@ bool ElasticLauncher::retire_agents() {
 }
 
 // Reports of agents.
-
-void ElasticLauncher::on_frame(const std::string& host, const Frame& frame) {
-  const auto pass_on = [&](const auto& message) { on_message(host, message); };
-  with_message<NoteMessage>(frame, pass_on);
-  with_message<OutputMessage>(frame, pass_on);
-  with_message<AnswerMessage>(frame, pass_on);
-  with_message<CannotStartMessage>(frame, pass_on);
-  with_message<FrozenMessage>(frame, pass_on);
-  with_message<ProbedMessage>(frame, pass_on);
-  with_message<RankMessage>(
-      frame, [&](const auto& rank) { on_started(rank); }, FrameType::kStarted);
-  with_message<RankMessage>(
-      frame, [&](const auto& rank) { on_exited(rank); }, FrameType::kExited);
-  with_message<ListeningMessage>(frame,
-                                 [&](const auto& answer) { trials_.on_listening(host, answer); });
-  with_message<ReachedMessage>(frame,
-                               [&](const auto& answer) { trials_.on_reached(host, answer); });
-  if (frame.type == FrameType::kProcessExit) {
-    agents_.send_to_others(host, encode_frame(frame.type, frame.payload));
-  }
-}
 
 void ElasticLauncher::on_message(const std::string& host, const ProbedMessage& answer) {
   const Status status = announcer_.on_probed(host, answer);
@@ -362,7 +382,7 @@ void ElasticLauncher::take_note(WorkerId id, const elastic::FinishedNote& /*note
 
 // Processes.
 
-void ElasticLauncher::on_started(const RankMessage& message) {
+void ElasticLauncher::on_message(const std::string& /*host*/, const StartedMessage& message) {
   const WorkerId id = worker_of(message.rank);
   LaunchedWorker* worker = workers_.find(id);
   if (worker == nullptr) return;
@@ -372,7 +392,7 @@ void ElasticLauncher::on_started(const RankMessage& message) {
 }
 
 /// Prints the worker's traceback. Returns its exception, with a colon before it.
-std::string ElasticLauncher::print_error(const RankMessage& message) {
+std::string ElasticLauncher::print_error(const ExitedMessage& message) {
   const HeldErrors::Ending ending = console_.held().take(message.rank);
   const auto error = read_error(ending.text);
   if (!ending.printed && (!error || message.wait_status == 0)) {
@@ -386,7 +406,7 @@ std::string ElasticLauncher::print_error(const RankMessage& message) {
   return error && message.wait_status != 0 ? ": " + error->error.sentence() : "";
 }
 
-void ElasticLauncher::on_exited(const RankMessage& message) {
+void ElasticLauncher::on_message(const std::string& /*host*/, const ExitedMessage& message) {
   joins_.on_exited(message);
   const WorkerId id = worker_of(message.rank);
   const LaunchedWorker* worker = workers_.find(id);
@@ -430,19 +450,21 @@ void ElasticLauncher::operator()(const elastic::StartWorker& start) {
   if (ending_.begun()) return;
   workers_.add(start.worker, start.host);
   history_.on_start(start.worker, start.host);
-  starter_.add(start, director_.epoch() == 0);
+  const bool first = director_.epoch() == 0;
+  waiting_.add(start, first, now());
+  if (first) ++first_workers_;
 }
 
 void ElasticLauncher::operator()(const elastic::TryHost& trial) {
   if (ending_.begun()) return;
-  starter_.prepare(trial.host);
+  if (!agents_.has(trial.host)) start_agent(trial.host);
   trials_.begin(trial);
 }
 
 void ElasticLauncher::operator()(const elastic::StopWorker& stop) {
   LaunchedWorker* worker = workers_.find(stop.worker);
   if (worker == nullptr) return;
-  if (starter_.remove(stop.worker)) return on_ended(stop.worker, {});
+  if (waiting_.remove(stop.worker)) return on_ended(stop.worker, {});
   worker->stopped = true;
   agents_.send(worker->host, encode(SignalMessage{SIGKILL, agent_rank(stop.worker)}));
 }
@@ -457,7 +479,8 @@ void ElasticLauncher::operator()(const elastic::BeginEpoch& epoch) {
   console_.say(epochs_.begin(epoch));
   history_.on_epoch(epoch);
   announcer_.begin(epoch);
-  starter_.on_epoch();
+  job_runs_ = true;
+  waiting_.on_epoch(now());
 }
 
 void ElasticLauncher::operator()(const elastic::SendVoid& end) {

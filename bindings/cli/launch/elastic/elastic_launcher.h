@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "bindings/cli/launch/elastic/host_discovery.h"
 #include "bindings/cli/launch/elastic/job_history.h"
+#include "bindings/cli/launch/elastic/job_hosts.h"
 #include "bindings/cli/launch/hosts.h"
 #include "bindings/cli/launch/launcher.h"
 #include "core/elastic/director.h"

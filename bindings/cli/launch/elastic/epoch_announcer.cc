@@ -4,9 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <vector>
 
-#include "bindings/cli/launch/elastic/worker_notes.h"
+#include "bindings/cli/launch/elastic/workers.h"
 #include "bindings/cli/launch/hosts.h"
 #include "bindings/cli/launch/this_host.h"
 

@@ -11,7 +11,6 @@
 
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/messages.h"
-#include "bindings/cli/launch/rendezvous_probe.h"
 #include "core/base/status.h"
 #include "core/elastic/director.h"
 

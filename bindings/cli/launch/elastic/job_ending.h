@@ -1,7 +1,6 @@
 // The end of an elastic job.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <string>
 

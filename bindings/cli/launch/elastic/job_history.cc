@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <charconv>
+#include <memory>
 #include <utility>
 
 #include "core/base/json.h"
@@ -44,22 +46,27 @@ void JobHistory::end_epoch(bool failed) {
   if (std::exchange(open_, false) && recorder_) recorder_->end_epoch(failed);
 }
 
+JobHistory::Worker* JobHistory::find(WorkerId worker) {
+  const auto found = workers_.find(worker);
+  return found == workers_.end() ? nullptr : &found->second;
+}
+
 void JobHistory::on_start(WorkerId worker, const std::string& host) {
   workers_[worker].host = host;
 }
 
-void JobHistory::on_started(WorkerId worker, int pid) {
-  const auto found = workers_.find(worker);
-  if (found == workers_.end()) return;
-  found->second.pid = pid;
-  record(WorkerEvent::kStarted, worker, fmt::format("pid {} on {}", pid, found->second.host));
+void JobHistory::on_started(WorkerId id, int pid) {
+  Worker* const worker = find(id);
+  if (worker == nullptr) return;
+  worker->pid = pid;
+  record(WorkerEvent::kStarted, id, fmt::format("pid {} on {}", pid, worker->host));
 }
 
-void JobHistory::on_ready(WorkerId worker, const elastic::ReadyNote& note) {
-  const auto found = workers_.find(worker);
-  if (found == workers_.end()) return;
+void JobHistory::on_ready(WorkerId id, const elastic::ReadyNote& note) {
+  Worker* const worker = find(id);
+  if (worker == nullptr) return;
   if (note.last_epoch == epoch_ && epoch_ > 0) end_epoch(!note.why.empty());
-  found->second.state = State::kReady;
+  worker->state = State::kReady;
 }
 
 void JobHistory::on_epoch(const elastic::BeginEpoch& epoch) {
@@ -80,18 +87,17 @@ void JobHistory::on_epoch(const elastic::BeginEpoch& epoch) {
   }
 }
 
-void JobHistory::on_leaving(WorkerId worker) {
-  const auto found = workers_.find(worker);
-  if (found != workers_.end()) found->second.leaving = true;
+void JobHistory::on_leaving(WorkerId id) {
+  if (Worker* const worker = find(id)) worker->leaving = true;
 }
 
-void JobHistory::on_finished(WorkerId worker) {
-  const auto found = workers_.find(worker);
-  if (found == workers_.end()) return;
-  found->second.state = State::kFinished;
+void JobHistory::on_finished(WorkerId id) {
+  Worker* const worker = find(id);
+  if (worker == nullptr) return;
+  worker->state = State::kFinished;
   open_ = false;
   if (recorder_) recorder_->close();  // there is no epoch after this one
-  record(WorkerEvent::kFinished, worker, "");
+  record(WorkerEvent::kFinished, id, "");
 }
 
 void JobHistory::forget(WorkerId worker, const std::string& why) {
@@ -101,9 +107,9 @@ void JobHistory::forget(WorkerId worker, const std::string& why) {
 }
 
 void JobHistory::on_ended(WorkerId id, const elastic::WorkerEnd& end, EndCause cause) {
-  const auto found = workers_.find(id);
-  if (found == workers_.end()) return;
-  const Worker& worker = found->second;
+  const Worker* const found = find(id);
+  if (found == nullptr) return;
+  const Worker& worker = *found;
   const bool lost = cause == EndCause::kStopped && worker.state == State::kMember;
   const bool died = lost || (cause == EndCause::kItself && end.exit_status != 0);
   if (died && worker.state == State::kMember) end_epoch(true);
@@ -171,6 +177,52 @@ std::string JobHistory::status() const {
       {"launcher", ::getpid()}, {"job", job_},        {"epoch", epoch_}, {"open", open_},
       {"awaits", awaited()},    {"workers", workers}, {"gone", gone}};
   return print_json(answer) + "\n";
+}
+
+namespace {
+
+constexpr std::string_view kPrefix = "ronde-elastic/";
+
+}  // namespace
+
+std::string LauncherAddress::text() const { return fmt::format("{}{}/{}", kPrefix, pid, job); }
+
+std::optional<LauncherAddress> LauncherAddress::parse(std::string_view text) {
+  if (!text.starts_with(kPrefix)) return std::nullopt;
+  text.remove_prefix(kPrefix.size());
+  LauncherAddress address;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), address.pid);
+  const auto used = static_cast<std::size_t>(end - text.data());
+  if (error != std::errc() || used >= text.size() || text[used] != '/') return std::nullopt;
+  address.job = text.substr(used + 1);
+  if (address.pid < 1 || address.job.find('/') != std::string::npos) return std::nullopt;
+  return address;
+}
+
+bool LauncherAddress::owns(std::string_view job_id) const {
+  return job_id.size() > job.size() && job_id.starts_with(job) && job_id[job.size()] == '-';
+}
+
+StatusSocket::StatusSocket(const JobHistory& history) : history_(history) {
+  auto socket = diagnosis::open_diagnostics(LauncherAddress{::getpid(), history.job()}.text());
+  if (socket.ok()) socket_.emplace(std::move(socket).value());
+}
+
+/// on_time() is called after each wait.
+void StatusSocket::watch(PollSet& set) const {
+  if (!socket_) return;
+  std::vector<pollfd> polled;
+  socket_->gather(polled);
+  for (const pollfd& one : polled) set.add(one.fd, one.events, [] {});
+}
+
+TimePoint StatusSocket::deadline() const { return socket_ ? socket_->next_turn() : kForever; }
+
+void StatusSocket::on_time(TimePoint time) {
+  if (!socket_) return;
+  socket_->turn(time, diagnosis::to_requests([this](std::string_view) {
+                  return std::make_shared<const std::string>(history_.status());
+                }));
 }
 
 }  // namespace ronde

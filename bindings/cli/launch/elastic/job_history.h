@@ -1,11 +1,16 @@
-// The history of an elastic job, as its launcher sees it: for its timeline and for `ronde doctor`.
+// The history of an elastic job, as its launcher sees it: for its timeline and for `ronde doctor`,
+// which it answers at a socket.
 #pragma once
 
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "bindings/cli/launch/event_loop.h"
+#include "bindings/runtime/diagnosis/diagnostics_address.h"
+#include "core/base/clock.h"
 #include "core/elastic/director.h"
 #include "timeline/recording/epoch_recorder.h"
 
@@ -67,6 +72,8 @@ class JobHistory {
     std::string why;
   };
 
+  /// Null if there is no such worker any more.
+  Worker* find(elastic::WorkerId worker);
   void record(WorkerEvent event, elastic::WorkerId worker, const std::string& why);
   void end_epoch(bool failed);
   void forget(elastic::WorkerId worker, const std::string& why);
@@ -80,6 +87,35 @@ class JobHistory {
   std::vector<Gone> gone_;
   std::vector<EpochPart> parts_;
   std::string report_;
+};
+
+/// The name of the socket.
+struct LauncherAddress {
+  int pid = 0;
+  std::string job;  ///< The beginning of its epochs' job ids.
+
+  /// "ronde-elastic/PID/JOB".
+  [[nodiscard]] std::string text() const;
+  /// Reads text() back; nothing where it is another name.
+  static std::optional<LauncherAddress> parse(std::string_view text);
+  /// True if the job id is that of one of its epochs.
+  [[nodiscard]] bool owns(std::string_view job_id) const;
+};
+
+/// Answers with the history's status. Without a socket it does nothing. Threads: one.
+class StatusSocket {
+ public:
+  /// `history` outlives it.
+  explicit StatusSocket(const JobHistory& history);
+
+  void watch(PollSet& set) const;
+  [[nodiscard]] TimePoint deadline() const;
+  /// Serves clients. Blocks: never.
+  void on_time(TimePoint time);
+
+ private:
+  const JobHistory& history_;
+  std::optional<diagnosis::ReplySocket> socket_;
 };
 
 }  // namespace ronde

@@ -1,9 +1,9 @@
-#include "bindings/cli/launch/agent_tree.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <map>
+
+#include "bindings/cli/launch/agent_link.h"
 
 namespace ronde {
 

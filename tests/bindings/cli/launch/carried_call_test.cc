@@ -72,12 +72,9 @@ TEST_CASE("answer: a rank without a call sends none") { CHECK(pieces_of(-1).empt
 std::string call_of(const std::vector<std::string>& frames) {
   std::string call;
   for (const std::string& bytes : frames) {
-    AgentFrameReader reader;
+    MessageReader reader;
     reader.feed(bytes);
-    const auto frame = reader.next();
-    REQUIRE(frame.ok());
-    REQUIRE((*frame)->type == FrameType::kCall);
-    with_message<CallMessage>(**frame, [&](const CallMessage& piece) { call += piece.bytes; });
+    call += std::get<CallMessage>(reader.next().value().value()).bytes;
   }
   return call;
 }

@@ -1,5 +1,4 @@
 // A rank takes what its launcher passed, though a program between has closed the descriptors.
-#include "bindings/cli/launch/descriptor_server.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -13,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "bindings/cli/launch/note_socket.h"
+#include "bindings/cli/launch/rank_sockets.h"
 #include "bindings/descriptors/passed.h"
 #include "core/base/os/endpoint.h"
 #include "core/base/os/memory_file.h"

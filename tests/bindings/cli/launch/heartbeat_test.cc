@@ -1,6 +1,6 @@
-#include "bindings/cli/launch/heartbeat.h"
-
 #include <doctest/doctest.h>
+
+#include "bindings/cli/launch/event_loop.h"
 
 namespace ronde {
 namespace {

@@ -1,5 +1,3 @@
-#include "bindings/cli/launch/note_socket.h"
-
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -8,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "bindings/cli/launch/rank_sockets.h"
 #include "bindings/elastic/member.h"
 
 namespace ronde {

@@ -1,9 +1,8 @@
-#include "bindings/cli/launch/output.h"
-
 #include <doctest/doctest.h>
 
 #include <filesystem>
 
+#include "bindings/cli/launch/console.h"
 #include "tests/timeline/scratch.h"
 
 namespace ronde {

@@ -1,10 +1,9 @@
-#include "bindings/cli/launch/poll_set.h"
-
 #include <doctest/doctest.h>
 #include <unistd.h>
 
 #include <string>
 
+#include "bindings/cli/launch/event_loop.h"
 #include "core/base/os/file_descriptor.h"
 
 namespace ronde {

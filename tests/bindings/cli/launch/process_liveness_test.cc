@@ -1,4 +1,3 @@
-#include "bindings/cli/launch/process_liveness.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -7,6 +6,7 @@
 #include <unistd.h>
 
 #include "bindings/cli/launch/process.h"
+#include "bindings/runtime/diagnosis/stacks.h"
 
 namespace ronde {
 namespace {
@@ -65,12 +65,12 @@ struct Child {
 
 TEST_CASE("process liveness: knows if a process is stopped") {
   const Sleeper child;
-  CHECK_FALSE(is_stopped(child.pid()));
+  CHECK_FALSE(diagnosis::is_stopped(child.pid()));
   child.stop();
-  CHECK(is_stopped(child.pid()));
+  CHECK(diagnosis::is_stopped(child.pid()));
   child.go_on();
-  CHECK_FALSE(is_stopped(child.pid()));
-  CHECK_FALSE(is_stopped(0));
+  CHECK_FALSE(diagnosis::is_stopped(child.pid()));
+  CHECK_FALSE(diagnosis::is_stopped(0));
 }
 
 TEST_CASE("process liveness: reports a process once, when it has been stopped for the limit") {

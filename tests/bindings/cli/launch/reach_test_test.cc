@@ -14,9 +14,9 @@ namespace {
 struct Played {
   std::vector<ReachedMessage> answers;
   ReachTest test{[this](const std::string& bytes) {
-    AgentFrameReader reader;
+    MessageReader reader;
     reader.feed(bytes);
-    answers.push_back(decode<ReachedMessage>(reader.next().value()->payload).value());
+    answers.push_back(std::get<ReachedMessage>(reader.next().value().value()));
   }};
 
   void run(std::size_t count) {

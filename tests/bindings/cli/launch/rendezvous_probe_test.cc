@@ -1,10 +1,10 @@
-#include "bindings/cli/launch/rendezvous_probe.h"
-
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include <string>
 #include <vector>
+
+#include "bindings/cli/launch/job.h"
 
 namespace ronde {
 namespace {

@@ -18,7 +18,7 @@ struct Announced {
   explicit Announced(const std::string& interface = "")
       : announcer({.send =
                        [this](const std::string& host, const std::string& frame) {
-                         AgentFrameReader reader;
+                         MessageReader reader;
                          reader.feed(frame);
                          sent.emplace_back(host, reader.next().value().value());
                        },
@@ -28,18 +28,17 @@ struct Announced {
 
   [[nodiscard]] std::vector<EpochNote> notes() const {
     std::vector<EpochNote> all;
-    for (const auto& [host, frame] : sent) {
-      if (frame.type != FrameType::kNote) continue;
-      const auto message = decode<NoteMessage>(frame.payload).value();
-      all.push_back(elastic::decode_note<EpochNote>(message.bytes).value());
+    for (const auto& [host, message] : sent) {
+      const auto* note = std::get_if<NoteMessage>(&message);
+      if (note != nullptr) all.push_back(elastic::decode_note<EpochNote>(note->bytes).value());
     }
     return all;
   }
   /// The newest question to each host.
   [[nodiscard]] std::map<std::string, ProbeMessage> questions() const {
     std::map<std::string, ProbeMessage> all;
-    for (const auto& [host, frame] : sent) {
-      if (frame.type == FrameType::kProbe) all[host] = decode<ProbeMessage>(frame.payload).value();
+    for (const auto& [host, message] : sent) {
+      if (const auto* probe = std::get_if<ProbeMessage>(&message)) all[host] = *probe;
     }
     return all;
   }
@@ -47,7 +46,7 @@ struct Announced {
     return announcer.on_probed(host, {"", address, 4000, 5000});
   }
 
-  std::vector<std::pair<std::string, Frame>> sent;
+  std::vector<std::pair<std::string, AgentMessage>> sent;
   std::string said;
   EpochAnnouncer announcer;
 };
@@ -176,7 +175,7 @@ TEST_CASE("epoch announcer: an epoch that is void before it is announced ends ri
   REQUIRE(job.sent.size() == 6);
   for (std::size_t place = 4; place < 6; ++place) {
     CHECK(job.sent[place].first == (place == 4 ? "a" : "b"));
-    const auto message = decode<NoteMessage>(job.sent[place].second.payload).value();
+    const auto message = std::get<NoteMessage>(job.sent[place].second);
     CHECK(elastic::decode_note<elastic::VoidNote>(message.bytes)->epoch == 5);
   }
   job.announcer.begin(epoch_of(6, {"a", "b"}));

@@ -1,7 +1,6 @@
-#include "bindings/cli/launch/elastic/host_discovery.h"
-
 #include <doctest/doctest.h>
 
+#include "bindings/cli/launch/elastic/job_hosts.h"
 #include "bindings/cli/launch/process.h"
 #include "tests/support/contains.h"
 #include "tests/timeline/scratch.h"

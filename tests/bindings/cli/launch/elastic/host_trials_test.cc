@@ -1,22 +1,22 @@
-#include "bindings/cli/launch/elastic/host_trials.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "bindings/cli/launch/reach_test.h"
+
 namespace ronde {
 namespace {
 
 /// A trial of host c beside a job of a and b.
 struct Played {
-  std::vector<std::pair<std::string, Frame>> sent;
+  std::vector<std::pair<std::string, AgentMessage>> sent;
   std::vector<std::pair<std::string, std::string>> ends;
   HostTrials trials{
       {.send =
            [this](const std::string& host, const std::string& bytes) {
-             AgentFrameReader reader;
+             MessageReader reader;
              reader.feed(bytes);
              sent.emplace_back(host, *reader.next().value());
            },
@@ -29,9 +29,11 @@ struct Played {
     trials.begin({"c", {"a", "b"}});
     const auto questions = take();
     REQUIRE(questions.size() == 3);
-    for (const auto& [host, frame] : questions) CHECK(frame.type == FrameType::kListen);
+    for (const auto& [host, message] : questions) {
+      CHECK(std::holds_alternative<ListenMessage>(message));
+    }
   }
-  std::vector<std::pair<std::string, Frame>> take() { return std::exchange(sent, {}); }
+  std::vector<std::pair<std::string, AgentMessage>> take() { return std::exchange(sent, {}); }
   void listen() {
     for (const char* const host : {"a", "b", "c"}) {
       trials.on_listening(host, {1, std::string(host) + ":1"});
@@ -39,9 +41,8 @@ struct Played {
   }
 };
 
-std::vector<std::string> places(const Frame& frame) {
-  REQUIRE(frame.type == FrameType::kReach);
-  return decode<ReachMessage>(frame.payload)->places;
+std::vector<std::string> places(const AgentMessage& message) {
+  return std::get<ReachMessage>(message).places;
 }
 
 TEST_CASE("host trials: a host connects to the others, and they to it") {

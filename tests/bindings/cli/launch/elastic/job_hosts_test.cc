@@ -17,7 +17,7 @@ TEST_CASE("job hosts: the job starts once there are enough slots") {
   CHECK(update.news);
   CHECK(update.text.empty());
   CHECK(hosts.started());
-  CHECK(hosts.places().back().name == "b");
+  CHECK(hosts.all().back().name == "b");
 }
 
 TEST_CASE("job hosts: later only a change is news, also one to fewer slots") {

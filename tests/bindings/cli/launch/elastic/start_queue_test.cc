@@ -1,6 +1,6 @@
-#include "bindings/cli/launch/elastic/start_queue.h"
-
 #include <doctest/doctest.h>
+
+#include "bindings/cli/launch/elastic/workers.h"
 
 namespace ronde {
 namespace {

@@ -1,5 +1,3 @@
-#include "bindings/cli/launch/elastic/status_socket.h"
-
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -7,6 +5,7 @@
 #include <thread>
 
 #include "bindings/cli/doctor.h"
+#include "bindings/cli/launch/elastic/job_history.h"
 #include "tests/support/contains.h"
 
 namespace ronde {

@@ -1,17 +1,15 @@
-#include "bindings/cli/launch/elastic/worker_notes.h"
-
 #include <doctest/doctest.h>
 
 #include <type_traits>
 
+#include "bindings/cli/launch/elastic/workers.h"
+
 namespace ronde {
 
 TEST_CASE("worker notes: a frame carries the note to the worker's agent") {
-  AgentFrameReader reader;
+  MessageReader reader;
   reader.feed(note_frame(7, elastic::DismissedNote{true, "over"}));
-  const Frame frame = reader.next().value().value();
-  CHECK(frame.type == FrameType::kNote);
-  const auto message = decode<NoteMessage>(frame.payload).value();
+  const auto message = std::get<NoteMessage>(reader.next().value().value());
   CHECK(message.rank == 6);
   CHECK(worker_of(message.rank) == 7);
   CHECK(elastic::decode_note<elastic::DismissedNote>(message.bytes)->why == "over");

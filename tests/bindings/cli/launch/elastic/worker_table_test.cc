@@ -1,6 +1,6 @@
-#include "bindings/cli/launch/elastic/worker_table.h"
-
 #include <doctest/doctest.h>
+
+#include "bindings/cli/launch/elastic/workers.h"
 
 namespace ronde {
 
