@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bindings/python/bind.h"
-#include "core/engine/peers/point_to_point.h"
+#include "core/engine/peers/messages.h"
 
 namespace ronde::python {
 

@@ -1,10 +1,11 @@
+#include "bindings/runtime/diagnosis/diagnostics_address.h"
+
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <thread>
 
-#include "bindings/runtime/diagnosis/diagnostics_address.h"
 #include "core/base/os/endpoint.h"
 
 namespace ronde::diagnosis {
