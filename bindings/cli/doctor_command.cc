@@ -281,11 +281,12 @@ Result<SelectionQuestion> parse_question(const std::string& text) {
   RONDE_ASSIGN_OR_RETURN(const Collective kind, parse_data_collective(text.substr(0, comma)));
   std::size_t bytes = 0;
   const std::string size = comma == std::string::npos ? "" : text.substr(comma + 1);
+  constexpr std::size_t kMost = std::size_t{1} << 50;  // CLI11 caps larger numbers, and takes "-5"
   try {
     std::string number = size;
     CLI::AsSizeValue in_bytes(false);
     if (number.empty() || number.front() == '-' || !in_bytes(number).empty() ||
-        !CLI::detail::lexical_cast(number, bytes)) {
+        !CLI::detail::lexical_cast(number, bytes) || bytes > kMost) {
       throw CLI::ValidationError(size);
     }
   } catch (const CLI::Error&) {
