@@ -68,16 +68,32 @@ class FakeCore:
 
     def submit(self, runtime, kind, process_set, given, taken, *rest, **named):
         self.given, self.taken = given, taken
+        return FakeHandle(self)
+
+
+class FakeHandle:
+    """Of an operation that has ended."""
+
+    def __init__(self, core):
+        self.core, self.functions = core, []
+
+    def finish(self, function):
+        self.functions.append(function)
         return self
 
-    def wait(self, timeout):
-        """Nothing is under way."""
+    then = finish
+
+    def wait(self, timeout=None):
+        result = self
+        for function in self.functions:
+            result = function(result)
+        return result
 
     def order_after(self, stream):
-        self.ordered.append(stream)
+        self.core.ordered.append(stream)
 
     def output(self, index):
-        return self.buffer, (4, 3)
+        return self.core.buffer, (4, 3)
 
 
 @pytest.fixture
