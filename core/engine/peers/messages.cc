@@ -80,10 +80,25 @@ void Messages::start(Send send, std::int64_t tag, const std::string& type) {
 void Messages::start(Receive receive) {
   const auto found = std::find_if(arrived_.begin(), arrived_.end(),
                                   [&](const Arrival& arrival) { return takes(receive, arrival); });
-  if (found == arrived_.end()) return posted_.push_back(std::move(receive));
+  if (found == arrived_.end()) {
+    Status gone = why_gone(receive.from);
+    if (gone.ok()) return posted_.push_back(std::move(receive));
+    ended_.push_back({std::move(receive.operation), std::move(gone)});
+    return;
+  }
   Arrival arrival = std::move(*found);
   arrived_.erase(found);
   match(std::move(receive), arrival);
+}
+
+/// An error where `from`, or with kAnySource each other rank, has left.
+Status Messages::why_gone(int from) const {
+  if (from == kAnySource) {
+    const bool all = left_.size() + 1 == static_cast<std::size_t>(sender_.topology().size());
+    return all && !left_.empty() ? left_.begin()->second : Status();
+  }
+  const auto found = left_.find(from);
+  return found == left_.end() ? Status() : found->second;
 }
 
 void Messages::arrive(Arrival arrival) {
@@ -205,8 +220,11 @@ Status Messages::on_data(int from, const Header& header, std::span<const std::by
 }
 
 void Messages::on_left(int rank, const Status& reason) {
+  left_.emplace(rank, reason);
+  arrived_.remove_if(
+      [&](const Arrival& arrival) { return arrival.from == rank && !arrival.complete; });
   posted_.remove_if([&](Receive& receive) {
-    if (receive.from != rank) return false;
+    if (why_gone(receive.from).ok()) return false;
     ended_.push_back({std::move(receive.operation), reason});
     return true;
   });

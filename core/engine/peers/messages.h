@@ -46,7 +46,7 @@ class Messages {
 
   /// Takes in the payload of a frame. Errors: kInvalidArgument where it is malformed.
   Status on_frame(int from, std::span<const std::byte> payload);
-  /// Fails the messages that need `rank`, which has left.
+  /// Fails the messages that need `rank`, which has left. What it has sent whole can be received.
   void on_left(int rank, const Status& reason);
   /// Ends all operations with `reason`.
   void fail_all(const Status& reason);
@@ -84,6 +84,7 @@ class Messages {
 
   void start(Send send, std::int64_t tag, const std::string& type);
   void start(Receive receive);
+  [[nodiscard]] Status why_gone(int from) const;
   Status take_frame(int from, std::span<const std::byte> payload);
   /// Sends frames and ends the operations that are done.
   void flush();
@@ -109,6 +110,7 @@ class Messages {
   std::map<std::uint64_t, Send> sending_;                       // by own id
   std::map<std::pair<int, std::uint64_t>, Receive> receiving_;  // by sender and its id
   std::vector<Ended> ended_;
+  std::map<int, Status> left_;  // ranks that have left, and why
 };
 
 }  // namespace ronde

@@ -242,6 +242,35 @@ TEST_CASE("Messages: what needs a rank that left fails, the rest waits on") {
   CHECK_FALSE(from_any->done());
 }
 
+TEST_CASE("Messages: a receive that comes after its sender has left ends at once") {
+  Ranks ranks(3);
+  std::string buffer(20, ' ');
+  const std::string text(20, 'x');
+  const auto whole = ranks[1].send(0, 1, as_bytes("whole"));
+  const auto announced = ranks[1].send(0, 2, as_bytes(text));
+  ranks.settle();
+  ranks[0].on_left(1, Status(Code::kRankFailure, "rank 1 has left the job"));
+
+  Message message;
+  const auto sent = ranks[0].recv(1, 1, writable(buffer), &message);
+  const auto kept_by_sender = ranks[0].recv(1, 2, writable(buffer), nullptr);
+  const auto never_sent = ranks[0].recv(1, 3, writable(buffer), nullptr);
+  const auto from_any = ranks[0].recv(kAnySource, 3, writable(buffer), nullptr);
+  ranks.start(0);
+  CHECK(sent->status().ok());
+  CHECK(message.bytes == 5);
+  CHECK(kept_by_sender->status().message() == "rank 1 has left the job");
+  CHECK(never_sent->status().code() == Code::kRankFailure);
+  CHECK_FALSE(from_any->done());
+
+  ranks[0].on_left(2, Status(Code::kRankFailure, "rank 2 has left the job"));
+  REQUIRE(from_any->done());
+  CHECK(from_any->status().message() == "rank 2 has left the job");
+  const auto late = ranks[0].recv(kAnySource, 3, writable(buffer), nullptr);
+  ranks.start(0);
+  CHECK(late->status().code() == Code::kRankFailure);
+}
+
 TEST_CASE("Messages: frames that make no sense are refused") {
   Ranks ranks;
   CHECK_FALSE(ranks[0].on_frame(1, {}).ok());
