@@ -11,42 +11,7 @@ from ronde._errors import ArgumentTypeError, InvalidArgumentError
 from ronde._job.runtime import rank, size
 
 
-class DealtIndices:
-    """The indices of an epoch in an order that all ranks know, and what remains of them."""
-
-    length: int
-    shuffle: bool
-    seed: int
-    epoch = 0
-    processed_num = 0  # of the epoch's indices, by all ranks
-
-    def reset(self) -> None:
-        """Deals what remains to the ranks that there are now."""
-        self.num_replicas, self.rank = size(), rank()
-        self.remaining_indices = self._order()[self.processed_num :]
-
-    def _order(self) -> list[int]:
-        order = list(range(self.length))
-        if self.shuffle:
-            random.Random(self.seed + self.epoch).shuffle(order)
-        return order
-
-    def set_epoch(self, epoch: int) -> None:
-        """Begins this epoch: all indices, in another order. Call it when one has ended."""
-        self.epoch, self.processed_num = epoch, 0
-        self.reset()
-
-    def state_dict(self) -> dict[str, Any]:
-        """The position, the same on all ranks."""
-        return {"epoch": self.epoch, "processed_num": self.processed_num}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes to a position, and deals what remains."""
-        self.epoch, self.processed_num = state_dict["epoch"], state_dict["processed_num"]
-        self.reset()
-
-
-class ExactSampler(DealtIndices):
+class ExactSampler:
     """Deals each index of an epoch to exactly one rank: none twice, none left out.
 
     Give it to a state, and to torch's DataLoader as `sampler`. Call record_batch() after each
@@ -74,7 +39,24 @@ class ExactSampler(DealtIndices):
             raise InvalidArgumentError(
                 f"data={shown(data)}; allowed: a data set, or its length from 0"
             )
-        self.length, self.shuffle, self.seed = length, shuffle, seed
+        self.length = length
+        self.shuffle, self.seed = shuffle, seed
+        self.epoch = 0
+        self.processed_num = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Deals what remains to the ranks that there are now."""
+        self.num_replicas, self.rank = size(), rank()
+        order = list(range(self.length))
+        if self.shuffle:
+            random.Random(self.seed + self.epoch).shuffle(order)
+        self.remaining_indices = order[self.processed_num :]
+        self._dealt_from = self.processed_num
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begins this epoch, with all indices in another order."""
+        self.epoch, self.processed_num = epoch, 0
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
@@ -89,6 +71,15 @@ class ExactSampler(DealtIndices):
                 f"batch_size={shown(batch_size)}; allowed: whole numbers from 1"
             )
         self.processed_num = min(self.processed_num + batch_size * self.num_replicas, self.length)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position, the same on all ranks."""
+        return {"epoch": self.epoch, "processed_num": self.processed_num}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes to a position, and deals what remains."""
+        self.epoch, self.processed_num = state_dict["epoch"], state_dict["processed_num"]
+        self.reset()
 
     def __iter__(self) -> Iterator[int]:
         """This rank's indices, in order."""
