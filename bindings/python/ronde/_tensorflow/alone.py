@@ -17,18 +17,17 @@ from typing import Any
 import tensorflow as tf
 
 from ronde import _alone
-from ronde._tensorflow.tracing import count_checks
 
 
 def _waits() -> bool:
-    """True if TensorFlow waits for operations and runs no Python code of the user's."""
+    """True if TensorFlow waits for operations and runs no Python code by py_function."""
     try:
         from tensorflow.python.ops import script_ops
 
         functions = script_ops._py_funcs.size()
     except (ImportError, AttributeError):
         return False
-    return bool(functions == count_checks() and tf.config.experimental.get_synchronous_execution())
+    return bool(functions == 0 and tf.config.experimental.get_synchronous_execution())
 
 
 def _in_dataset() -> bool:

@@ -57,16 +57,11 @@ class FirstStep:
         """
         self._process_set, self._remedy = process_set, remedy
         self._left = calls
-        self.runs: Any = None  # for a framework that counts its steps in a graph
 
     @property
     def pending(self) -> bool:
         """True until the check was made."""
         return self._left > 0
-
-    def is_wanted(self) -> bool:
-        """False where check() would compare nothing, now and later."""
-        return self._is_due() and _mode() != "off"
 
     def check(self, facts: Callable[[], Iterable[Fact]]) -> None:
         """Compares the tensors over ranks, before they are changed. Collective.

@@ -28,12 +28,6 @@ def runs_eagerly() -> bool:
     return bool(name() == "torch" or importlib.import_module("tensorflow").executing_eagerly())
 
 
-def look_in_graph(first_step: Any, variables: Sequence[Any]) -> None:
-    """Adds the check of the first step to a function that TensorFlow traces."""
-    named = [(variable.path, variable.value) for variable in variables]
-    importlib.import_module("ronde._tensorflow.tracing").look_at_first_step(first_step, named)
-
-
 def _module(of_tensorflow: str, of_torch: str) -> Any:
     """The module for the backend. The other framework may not be installed."""
     return importlib.import_module(of_tensorflow if name() == "tensorflow" else of_torch)

@@ -31,22 +31,14 @@ def watch(model: Any, options: Any) -> None:
 
 
 def look(options: Any, variables: Iterable[Any]) -> None:
-    """Checks in the second call from a loop of the user's, compiled or not."""
-    if not options.first_step.pending or options.watched:
-        return
-    if _backend.runs_eagerly():
+    """Checks in the second call from a loop that runs eagerly. In a graph it does nothing."""
+    if options.first_step.pending and not options.watched and _backend.runs_eagerly():
         _check(options, variables)
-    else:
-        _backend.look_in_graph(options.first_step, _shared(options, variables))
 
 
 def _check(options: Any, variables: Iterable[Any]) -> None:
-    shared = _shared(options, variables)
+    shared = [v for v in variables if options.key(v) not in options.local]
     options.first_step.check(lambda: (fact(v.path, _values(v)) for v in shared))
-
-
-def _shared(options: Any, variables: Iterable[Any]) -> list[Any]:
-    return [v for v in variables if options.key(v) not in options.local]
 
 
 def _values(variable: Any) -> Any:

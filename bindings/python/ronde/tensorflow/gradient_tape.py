@@ -12,8 +12,9 @@ from ronde._calls.reduce_ops import Average
 from ronde._errors import InvalidArgumentError
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde._tensorflow.gradients import Options
-from ronde._tensorflow.tracing import as_written, look_at_first_step
+from ronde._tensorflow.tracing import as_written
 from ronde._tensorflow.variables import key, name_of, native
+from ronde._training.first_step import fact
 from ronde._training.mixing import mixed
 from ronde.tensorflow.compression import Compression
 
@@ -68,17 +69,19 @@ class _DistributedGradientTape(tf.GradientTape):  # type: ignore[misc]
 
 
 def _look_at_first_step(options: Options, sources: Sequence[Any]) -> None:
-    """Checks in the second step that the variables are alike on all ranks.
+    """Checks in the second eager call that the variables are alike on all ranks.
 
     Each step has a tape of its own, so the first variable keeps the count.
     """
-    if options.alone:
+    if options.alone or not tf.executing_eagerly():
         return
     shared = [source for source in sources if key(source) not in options.local]
     variables = [(name_of(s), native(s)) for s in shared if isinstance(native(s), tf.Variable)]
-    if variables:
-        kept = variables[0][1].__dict__.setdefault("_ronde_first_step", options.first_step)
-        look_at_first_step(kept, variables)
+    if not variables:
+        return
+    first = variables[0][1].__dict__.setdefault("_ronde_first_step", options.first_step)
+    if first.pending:
+        first.check(lambda: (fact(name, variable.numpy()) for name, variable in variables))
 
 
 @as_written

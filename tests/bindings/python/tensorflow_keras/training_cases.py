@@ -385,59 +385,6 @@ def tape_loop(model):
     return train
 
 
-def compiled_tape_loop(model):
-    def train():
-        @tf.function
-        def step(x, y):
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean((model(x) - y) ** 2)
-            return hvd.DistributedGradientTape(tape).gradient(loss, model.trainable_variables)
-
-        x, y = batch_of(hvd.rank())
-        for _ in range(3):
-            step(x, y)
-
-    return train
-
-
-def compiled_optimizer_loop(model):
-    optimizer = hvk.DistributedOptimizer(keras.optimizers.SGD(0.1))
-    optimizer.build(model.trainable_variables)
-
-    @tf.function
-    def step():
-        gradients = [tf.ones_like(v) for v in model.trainable_variables]
-        optimizer.apply(gradients, model.trainable_variables)
-
-    def train():
-        for _ in range(3):
-            step()
-
-    return train
-
-
-def own_step_fit(model):
-    """fit() whose own train_step() averages gradients by a tape."""
-
-    class OwnStep(keras.Model):
-        def call(self, x):
-            return model(x)
-
-        def train_step(self, data):
-            x, y = data
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean((self(x) - y) ** 2)
-            variables = model.trainable_variables
-            gradients = hvd.DistributedGradientTape(tape).gradient(loss, variables)
-            self.optimizer.apply(gradients, variables)
-            return {"loss": loss}
-
-    own = OwnStep()
-    own.compile("sgd")
-    data = batch_of(hvd.rank(), rows=12)
-    return lambda: own.fit(*data, batch_size=4, verbose=0)
-
-
 def optimizer_loop(model):
     optimizer = hvk.DistributedOptimizer(keras.optimizers.SGD(0.1))
 
@@ -455,9 +402,6 @@ def case_ranks_that_forgot_to_broadcast_are_one_warning_on_rank_0():
         lambda model: fit_of(model, run_eagerly=True),
         tape_loop,
         optimizer_loop,
-        compiled_tape_loop,
-        compiled_optimizer_loop,
-        own_step_fit,
     ]
     for loop in loops:
         said = said_of_first_steps(loop(small_model(seed=hvd.rank())))
@@ -478,24 +422,6 @@ def case_ranks_that_broadcast_before_or_after_the_first_step_are_no_warning():
     assert not said_of_first_steps(fit_of(unbuilt, [callback]))
 
 
-def case_a_compiled_loop_that_broadcasts_after_its_first_step_is_no_warning():
-    model = small_model(seed=hvd.rank())
-
-    @tf.function
-    def step(x, y, is_first):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((model(x) - y) ** 2)
-        hvd.DistributedGradientTape(tape).gradient(loss, model.trainable_variables)
-        if is_first:  # traced twice
-            hvd.broadcast_variables(model.variables, root_rank=0)
-
-    def train():
-        for number in range(3):
-            step(*batch_of(hvd.rank()), number == 0)
-
-    assert not said_of_first_steps(train)
-
-
 def case_variables_of_this_rank_alone_are_not_compared():
     model = small_model(seed=0)
     model.layers[0].kernel.assign_add(tf.fill([3, 5], float(hvd.rank())))
@@ -507,12 +433,11 @@ def case_variables_of_this_rank_alone_are_not_compared():
 
 
 def case_the_first_steps_error_is_the_same_on_all_ranks():
+    train = fit_of(small_model(seed=hvd.rank()))
     ends = mock.patch.object(first_step, "_mode", return_value="error")
     said = r'kernel" \(float32\[3, 5\]\) has another'
-    for loop in (fit_of, compiled_tape_loop):
-        train = loop(small_model(seed=hvd.rank()))
-        with ends, pytest.raises(ronde.MismatchError, match=said):
-            train()
+    with ends, pytest.raises(ronde.MismatchError, match=said):
+        train()
 
 
 def case_a_model_that_is_built_by_its_first_batch_is_broadcast_after_it():
