@@ -25,6 +25,7 @@ struct HostFacts {
   std::string host_name;
   std::string host_identity;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 means the default's own comparison.
   auto operator<=>(const HostFacts&) const = default;
   static void fields(auto& wire, auto& self) {
     wire(self.version, self.host_name, self.host_identity);

@@ -79,6 +79,7 @@ std::string Connector::Dial::describe_failures() const {
     by_reason[text.empty() ? "no answer" : text].push_back(args.endpoints[i].text());
   }
   std::vector<std::string> parts;
+  parts.reserve(by_reason.size());
   for (const auto& [reason, where] : by_reason) {
     parts.push_back(fmt::format("{}: {}", fmt::join(where, ", "), reason));
   }
