@@ -10,7 +10,7 @@ namespace ronde {
 /// Makes `runtime` what ronde_api.current gives; null: there is none. The bindings that create
 /// runtimes call it. Threads: any.
 void set_current_runtime(std::shared_ptr<Runtime> runtime);
-/// What set_current_runtime() was given. Threads: any.
+/// Returns the runtime of set_current_runtime(); null before. Threads: any.
 std::shared_ptr<Runtime> current_runtime();
 
 }  // namespace ronde

@@ -20,8 +20,8 @@ namespace py = pybind11;
 namespace ronde::python {
 namespace {
 
-/// What operations use whose handles were dropped, guarded by the GIL. Never destroyed: at exit
-/// there is no interpreter left to drop references in.
+/// The memory of operations whose handles were dropped. The GIL guards it. It is never destroyed:
+/// at exit there is no interpreter left to drop references in.
 std::list<InUse>& dropped() {
   static auto* list = new std::list<InUse>();
   return *list;
@@ -213,21 +213,9 @@ Together::Together(const std::vector<const Handle*>& handles) {
   for (const Handle* handle : handles) operations.push_back(handle->operation());
 }
 
-void bind_operation(py::module_& module) {
-  module.def(
-      "allocate",
-      [](Runtime& runtime, std::size_t bytes) {
-        return Buffer{unwrap(runtime.groups().allocate(bytes)), bytes, false};
-      },
-      py::arg("runtime"), py::arg("bytes"), "Memory that collectives need not copy; zeros.");
-  py::class_<Buffer>(module, "Buffer", py::buffer_protocol(),
-                     "Memory of an output that its operation allocated.")
-      .def_buffer(&buffer_info)
-      .def_property_readonly("__cuda_array_interface__", &cuda_array_interface,
-                             "Memory of a device, for torch, CuPy and others.");
-  py::class_<Together>(module, "Together",
-                       "Operations all of which their thread waits for before it submits another.")
-      .def(py::init<const std::vector<const Handle*>&>(), py::arg("handles"));
+namespace {
+
+void bind_handle(py::module_& module) {
   py::class_<Handle>(module, "Handle",
                      "An operation in flight. Keeps the tensors alive until it has ended.")
       .def("done", &Handle::done, "True if it has ended, with or without an error; never blocks.")
@@ -276,6 +264,26 @@ void bind_operation(py::module_& module) {
       .def_property_readonly(
           "bytes", [](const Handle& handle) { return handle.message().bytes; },
           "recv: the message's size.");
+}
+
+}  // namespace
+
+void bind_operation(py::module_& module) {
+  module.def(
+      "allocate",
+      [](Runtime& runtime, std::size_t bytes) {
+        return Buffer{unwrap(runtime.groups().allocate(bytes)), bytes, false};
+      },
+      py::arg("runtime"), py::arg("bytes"), "Memory that collectives need not copy; zeros.");
+  py::class_<Buffer>(module, "Buffer", py::buffer_protocol(),
+                     "Memory of an output that its operation allocated.")
+      .def_buffer(&buffer_info)
+      .def_property_readonly("__cuda_array_interface__", &cuda_array_interface,
+                             "Memory of a device, for torch, CuPy and others.");
+  py::class_<Together>(module, "Together",
+                       "Operations all of which their thread waits for before it submits another.")
+      .def(py::init<const std::vector<const Handle*>&>(), py::arg("handles"));
+  bind_handle(module);
 }
 
 }  // namespace ronde::python

@@ -34,7 +34,8 @@ class Pins {
   std::vector<std::pair<pybind11::object, std::uintptr_t>> storages_;  // and their addresses
 };
 
-/// What an operation uses, until it, and a device's work for it, is done.
+/// The objects that an operation uses. They are kept until the operation, and its work on a device,
+/// is done.
 struct InUse {
   RuntimePtr runtime;
   OperationPtr operation;
@@ -71,7 +72,7 @@ class Handle {
   /// Makes a CUDA stream wait for the results; once done. Raises the device's error.
   void order_after(std::uintptr_t stream);
   [[nodiscard]] const OperationPtr& operation() const { return in_use_.operation; }
-  /// What a receive has learned; once done. Raises TypeError for other operations.
+  /// The sender and size of a received message; once done. Raises TypeError for other operations.
   [[nodiscard]] const Message& message() const;
   /// Becomes true once somebody has seen that the operation has ended.
   [[nodiscard]] const std::shared_ptr<bool>& seen() const { return seen_; }

@@ -83,7 +83,7 @@ const DLExchange* exchange_of(py::handle type) {
   return found->version.major == kMajor ? found : nullptr;
 }
 
-/// What Python's part has told. Never destroyed: at exit there is no interpreter.
+/// The arguments of read_torch(). They are never destroyed: at exit there is no interpreter.
 struct Told {
   std::vector<std::pair<py::object, const DLExchange*>> types;
   py::object check_unmoved;

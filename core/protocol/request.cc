@@ -158,7 +158,7 @@ std::string of_tensor(const Request& request, std::size_t index) {
 
 /// The first field on which two requests differ, but must agree.
 struct Difference {
-  /// What a request has in this field; null: they do not differ.
+  /// Returns the text of a request's field; null: the requests do not differ.
   std::string (*value)(const Request& request, std::size_t tensor) = nullptr;
   std::size_t tensor = 0;  // the index of the tensor that differs, if one does
 };

@@ -268,7 +268,7 @@ Status Handshake::put_introduction() {
   return {};
 }
 
-/// What `line` says of both ends, the lower rank first.
+/// Calls `line` for both ends. Returns the text of the lower rank first.
 std::pair<std::string, std::string> Handshake::by_rank(auto line) const {
   std::string mine = line(party_->rank, party_->self, party_->encryption);
   std::string theirs = line(peer_rank_, peer_, peer_encryption_);

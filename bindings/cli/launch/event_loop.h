@@ -1,5 +1,4 @@
-// What the event loops of launcher and agents are made of: their turns, output that waits, signs of
-// life.
+// Parts of the event loops of launcher and agents: turns, output that waits, signs of life.
 #pragma once
 
 #include <poll.h>

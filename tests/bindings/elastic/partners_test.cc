@@ -56,9 +56,9 @@ TEST_CASE("ranks: facts are joined, messages are gathered, and bytes exchanged")
     EXPECT(ranks.newest_step(10 * rank).value() == 20);
     const auto all = ranks.gather("facts", OwnFacts{rank == 0, 5, rank});
     EXPECT(all.ok() && all->size() == 3 && (*all)[2].residual_steps == 2);
-    const std::string mine(static_cast<std::size_t>(rank), 'x');
+    const std::string mine(static_cast<std::size_t>(rank), 'b');
     const auto got = ranks.exchange("bytes", mine, {rank, 0, 0});
-    EXPECT(got.ok() && got->bytes == (rank == 0 ? "xxx" : ""));
+    EXPECT(got.ok() && got->bytes == (rank == 0 ? "bbb" : ""));
     EXPECT(rank != 0 || got->sizes == (std::vector<std::int64_t>{0, 1, 2}));
     EXPECT(ranks.meet().ok());
     return 0;

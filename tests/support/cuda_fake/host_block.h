@@ -1,5 +1,5 @@
-// What backends/cuda/block.h and launch.h have for nvcc, for the host compiler: kernels' bodies run
-// on the CPU, thread after thread. Each source of kernels is compiled with it.
+// Replaces the parts of backends/cuda/block.h and launch.h that need nvcc: kernels' bodies run on
+// the CPU, thread after thread. Each source of kernels is compiled with it.
 #pragma once
 
 #include <cuda_runtime_api.h>
