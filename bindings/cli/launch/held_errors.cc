@@ -13,13 +13,23 @@ constexpr std::size_t kMostLines = 256;
 
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
+/// The message of a line of the log, without time, rank and level.
+std::string_view message_of(std::string_view line) {
+  const std::size_t level = line.find(": ");
+  return level == std::string_view::npos ? line : line.substr(level + 2);
+}
+
+/// What a rank's post-mortem says, "rank 1 on node1: pending: ...", without rank and host; empty
+/// for another message.
+std::string_view post_mortem_of(std::string_view message) {
+  if (!message.starts_with("rank ") || message.find(" on ") > message.find(": ")) return {};
+  return message.substr(message.find(": ") + 2);
+}
+
 /// The line without the time and rank it begins with, and with "#" for seconds.
 std::string said_by(std::string_view line) {
-  const std::size_t level = line.find(": ");
-  std::string_view text = level == std::string_view::npos ? line : line.substr(level + 2);
-  if (text.starts_with("rank ") && text.find(" on ") < text.find(": ")) {
-    text = text.substr(text.find(": ") + 2);  // "rank 1 on node1: pending: ..."
-  }
+  std::string_view text = message_of(line);
+  if (const std::string_view told = post_mortem_of(text); !told.empty()) text = told;
   std::string said;
   for (std::size_t at = 0; at < text.size(); ++at) {
     std::size_t end = at;
@@ -55,6 +65,10 @@ bool RepeatedLogs::repeats(int rank, std::string_view line, TimePoint time) {
   return false;
 }
 
+bool HeldErrors::holding(const Stream& stream) noexcept {
+  return stream.mode == Mode::kTraceback || !stream.post_mortem.empty();
+}
+
 void HeldErrors::forget_traceback(Stream& stream) {
   stream.traceback.clear();
   stream.printed = false;
@@ -67,13 +81,19 @@ void HeldErrors::end_line(int rank, Stream& stream, std::string& out, TimePoint 
   const bool log = is_log_line(line);
   if (stream.mode == Mode::kLetPass && !line.starts_with(' ')) stream.mode = Mode::kPlain;
   const bool may_begin = stream.mode == Mode::kPlain && stream.passed == 0;
+  const bool repeated = log && stream.passed == 0 && logs_.repeats(rank, line, time);
   if (may_begin && begins_error(line, stream.before)) {
     forget_traceback(stream);
     stream.mode = Mode::kTraceback;
-    stream.traceback = std::move(stream.line);
+    stream.traceback = std::exchange(stream.post_mortem, {}) + stream.line;
     stream.since = time;
-  } else if (!(log && stream.passed == 0 && logs_.repeats(rank, line, time))) {
+  } else if (may_begin && log && !repeated && !stream.printed &&
+             !post_mortem_of(message_of(line)).empty()) {
+    stream.post_mortem += stream.line;
+    stream.since = time;
+  } else if (!repeated) {
     if (may_begin && begins_error(line, "")) stream.mode = Mode::kLetPass;
+    out += std::exchange(stream.post_mortem, {});
     out.append(stream.line, stream.passed);
     if (!log && stream.printed && stream.mode == Mode::kPlain) forget_traceback(stream);
   }
@@ -107,7 +127,8 @@ std::string HeldErrors::feed(int rank, std::string_view bytes, TimePoint time) {
 }
 
 std::string HeldErrors::take_partial(Stream& stream) {
-  std::string out = stream.line.substr(stream.passed);
+  if (stream.passed == stream.line.size()) return {};
+  std::string out = std::exchange(stream.post_mortem, {}) + stream.line.substr(stream.passed);
   stream.passed = stream.line.size();
   return out;
 }
@@ -132,18 +153,22 @@ HeldErrors::Ending HeldErrors::take(int rank) {
   Stream stream = std::move(found->second);
   streams_.erase(found);
   if (stream.telling.size() > kMostToldBytes) stream.telling.resize(kMostToldBytes);
-  return {std::move(stream.traceback), stream.since, stream.printed || !holds_,
-          std::move(stream.telling)};
+  std::string& text = stream.traceback.empty() ? stream.post_mortem : stream.traceback;
+  return {std::move(text), stream.since, stream.printed || !holds_, std::move(stream.telling)};
 }
 
 std::vector<std::pair<int, std::string>> HeldErrors::due(TimePoint time) {
   std::vector<std::pair<int, std::string>> found;
   for (auto& [rank, stream] : streams_) {
-    if (stream.mode != Mode::kTraceback || time - stream.since < kLongest) continue;
-    stream.mode = Mode::kPlain;
-    stream.printed = true;
-    stream.before.clear();
-    if (holds_) found.emplace_back(rank, stream.traceback);
+    if (!holding(stream) || time - stream.since < kLongest) continue;
+    std::string text = std::exchange(stream.post_mortem, {});
+    if (stream.mode == Mode::kTraceback) {
+      stream.mode = Mode::kPlain;
+      stream.printed = true;
+      stream.before.clear();
+      text = stream.traceback;
+    }
+    if (holds_) found.emplace_back(rank, std::move(text));
   }
   return found;
 }
@@ -151,7 +176,7 @@ std::vector<std::pair<int, std::string>> HeldErrors::due(TimePoint time) {
 TimePoint HeldErrors::deadline() const noexcept {
   TimePoint earliest = kForever;
   for (const auto& [rank, stream] : streams_) {
-    if (stream.mode == Mode::kTraceback) earliest = std::min(earliest, stream.since + kLongest);
+    if (holding(stream)) earliest = std::min(earliest, stream.since + kLongest);
   }
   return earliest;
 }
@@ -169,7 +194,7 @@ TimePoint HeldErrors::earliest_but(int rank) const noexcept {
 std::vector<int> HeldErrors::ranks() const {
   std::vector<int> found;
   for (const auto& [rank, stream] : streams_) {
-    if (!stream.traceback.empty()) found.push_back(rank);
+    if (!stream.traceback.empty() || !stream.post_mortem.empty()) found.push_back(rank);
   }
   return found;
 }

@@ -26,7 +26,8 @@ class RepeatedLogs {
 };
 
 /// Follows the standard error of all ranks. Holds back what follows the beginning of a traceback,
-/// and drops lines of Ronde's log that all ranks write alike. Threads: one.
+/// and a post-mortem that may come just before one, which then is a part of it. Drops lines of
+/// Ronde's log that all ranks write alike. Threads: one.
 class HeldErrors {
  public:
   /// A rank that goes on with its work gets its traceback printed after this time.
@@ -41,7 +42,8 @@ class HeldErrors {
   std::vector<std::pair<int, std::string>> partials();
   [[nodiscard]] bool has_partial() const noexcept;
 
-  /// Output from the beginning of a traceback on, if that is the last the rank has written.
+  /// Output from the beginning of a traceback on, or a post-mortem, if that is the last the rank
+  /// has written.
   struct Ending {
     std::string text;
     TimePoint since{};
@@ -51,28 +53,30 @@ class HeldErrors {
   /// How the rank's output ends; forgets it.
   Ending take(int rank);
 
-  /// Traces that have been held for long enough, by rank.
+  /// What has been held for long enough, by rank.
   std::vector<std::pair<int, std::string>> due(TimePoint time);
   [[nodiscard]] TimePoint deadline() const noexcept;
   /// When the earliest traceback began that is held; ranks but `rank`.
   [[nodiscard]] TimePoint earliest_but(int rank) const noexcept;
-  /// The ranks that have a traceback.
+  /// The ranks of which something is held, or a traceback was printed last.
   [[nodiscard]] std::vector<int> ranks() const;
 
  private:
   enum class Mode { kPlain, kTraceback, kLetPass };
   struct Stream {
     Mode mode = Mode::kPlain;
-    std::string line;        ///< As far as it has come.
-    std::size_t passed = 0;  ///< Bytes of it that are printed.
-    std::string before;      ///< The line before.
-    std::string telling;     ///< The last line that says something.
+    std::string line;         ///< As far as it has come.
+    std::size_t passed = 0;   ///< Bytes of it that are printed.
+    std::string before;       ///< The line before.
+    std::string telling;      ///< The last line that says something.
+    std::string post_mortem;  ///< Held back; no traceback has begun after it.
     std::string traceback;
-    TimePoint since{};
+    TimePoint since{};     ///< When what is held came.
     bool printed = false;  ///< The traceback is not held back any more.
   };
   static std::string take_partial(Stream& stream);
   void end_line(int rank, Stream& stream, std::string& out, TimePoint time);
+  [[nodiscard]] static bool holding(const Stream& stream) noexcept;
   static void forget_traceback(Stream& stream);
 
   std::map<int, Stream> streams_;

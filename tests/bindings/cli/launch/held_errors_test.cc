@@ -2,12 +2,21 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+#include <vector>
+
+#include "bindings/cli/launch/traceback.h"
+
 namespace ronde {
 namespace {
 
 const TimePoint kHeldFrom = now();
 const std::string kShortTraceback =
     "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 'x'\n";
+
+std::string log_line(int rank, const char* text) {
+  return "[23:04:18.541] ronde " + std::to_string(rank) + " warning: " + text + "\n";
+}
 
 }  // namespace
 
@@ -77,11 +86,51 @@ TEST_CASE("held errors: without holding everything passes and is followed all th
   CHECK(ending.printed);
 }
 
+TEST_CASE("held errors: a post-mortem just before a traceback is a part of it") {
+  const std::string post_mortem = log_line(2, "rank 2 on node: pending: nothing");
+  HeldErrors held;
+  CHECK(held.feed(2, post_mortem.substr(0, 40), kHeldFrom) == "");
+  CHECK(held.feed(2, post_mortem.substr(40), kHeldFrom) == "");
+  CHECK(held.feed(2, kShortTraceback, kHeldFrom) == "");
+  const HeldErrors::Ending ending = held.take(2);
+  CHECK(ending.text == post_mortem + kShortTraceback);
+  REQUIRE(read_error(ending.text).has_value());
+  CHECK(read_error(ending.text)->error.sentence() == "KeyError: 'x' (a.py:1)");
+}
+
+TEST_CASE("held errors: a post-mortem without a traceback is printed") {
+  const std::string post_mortem = log_line(2, "rank 2 on node: pending: nothing");
+  HeldErrors held;
+  SUBCASE("before the next line") {
+    CHECK(held.feed(2, post_mortem, kHeldFrom) == "");
+    CHECK(held.feed(2, "saved\n", kHeldFrom) == post_mortem + "saved\n");
+    CHECK(held.take(2).last_line == "saved");
+  }
+  SUBCASE("before a part of a line") {
+    CHECK(held.feed(2, post_mortem + "step 3: ", kHeldFrom) == post_mortem + "step 3: ");
+    CHECK(held.feed(2, "done\n", kHeldFrom) == "done\n");
+  }
+  SUBCASE("when its rank ends") {
+    CHECK(held.feed(2, post_mortem, kHeldFrom) == "");
+    CHECK(held.ranks() == std::vector{2});
+    const HeldErrors::Ending ending = held.take(2);
+    CHECK(ending.text == post_mortem);
+    CHECK_FALSE(ending.printed);
+  }
+  SUBCASE("after a while") {
+    CHECK(held.feed(2, post_mortem, kHeldFrom) == "");
+    CHECK(held.deadline() == kHeldFrom + HeldErrors::kLongest);
+    const auto due = held.due(kHeldFrom + HeldErrors::kLongest);
+    REQUIRE(due.size() == 1);
+    CHECK(due[0].second == post_mortem);
+    CHECK(held.deadline() == kForever);
+    CHECK(held.take(2).text.empty());
+  }
+}
+
 TEST_CASE("held errors: a warning that all ranks log is printed once") {
   HeldErrors held;
-  const auto line = [](int rank, const char* text) {
-    return "[23:04:18.541] ronde " + std::to_string(rank) + " warning: " + text + "\n";
-  };
+  const auto line = log_line;
   const char* const stall = "allreduce \"g\" has waited 1 s for rank 1";
   CHECK(held.feed(0, line(0, stall), kHeldFrom) == line(0, stall));
   CHECK(held.feed(2, line(2, stall), kHeldFrom) == "");
