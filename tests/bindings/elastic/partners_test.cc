@@ -53,7 +53,7 @@ TEST_CASE("ranks: facts are joined, messages are gathered, and bytes exchanged")
     Ranks ranks(runtime);
     const auto facts = ranks.agree({rank == 1, false, rank == 1, rank == 2});
     EXPECT(facts.ok() && facts->changed && facts->only_removed() && facts->running);
-    EXPECT(ranks.newest_step(10 * rank).value() == 20);
+    EXPECT(ranks.newest_step(std::int64_t{10} * rank).value() == 20);
     const auto all = ranks.gather("facts", OwnFacts{rank == 0, 5, rank});
     EXPECT(all.ok() && all->size() == 3 && (*all)[2].residual_steps == 2);
     const std::string mine(static_cast<std::size_t>(rank), 'b');
