@@ -14,7 +14,7 @@ const TimePoint kHeldFrom = now();
 const std::string kShortTraceback =
     "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 'x'\n";
 
-std::string log_line(int rank, const char* text) {
+std::string warning_of(int rank, const char* text) {
   return "[23:04:18.541] ronde " + std::to_string(rank) + " warning: " + text + "\n";
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("held errors: without holding everything passes and is followed all th
 }
 
 TEST_CASE("held errors: a post-mortem just before a traceback is a part of it") {
-  const std::string post_mortem = log_line(2, "rank 2 on node: pending: nothing");
+  const std::string post_mortem = warning_of(2, "rank 2 on node: pending: nothing");
   HeldErrors held;
   CHECK(held.feed(2, post_mortem.substr(0, 40), kHeldFrom) == "");
   CHECK(held.feed(2, post_mortem.substr(40), kHeldFrom) == "");
@@ -99,7 +99,7 @@ TEST_CASE("held errors: a post-mortem just before a traceback is a part of it") 
 }
 
 TEST_CASE("held errors: a post-mortem without a traceback is printed") {
-  const std::string post_mortem = log_line(2, "rank 2 on node: pending: nothing");
+  const std::string post_mortem = warning_of(2, "rank 2 on node: pending: nothing");
   HeldErrors held;
   SUBCASE("before the next line") {
     CHECK(held.feed(2, post_mortem, kHeldFrom) == "");
@@ -130,15 +130,15 @@ TEST_CASE("held errors: a post-mortem without a traceback is printed") {
 
 TEST_CASE("held errors: a warning that all ranks log is printed once") {
   HeldErrors held;
-  const auto line = log_line;
   const char* const stall = "allreduce \"g\" has waited 1 s for rank 1";
-  CHECK(held.feed(0, line(0, stall), kHeldFrom) == line(0, stall));
-  CHECK(held.feed(2, line(2, stall), kHeldFrom) == "");
+  CHECK(held.feed(0, warning_of(0, stall), kHeldFrom) == warning_of(0, stall));
+  CHECK(held.feed(2, warning_of(2, stall), kHeldFrom) == "");
   const char* const longer = "allreduce \"g\" has waited 2 s for rank 1";
-  CHECK(held.feed(0, line(0, longer), kHeldFrom) == line(0, longer));
+  CHECK(held.feed(0, warning_of(0, longer), kHeldFrom) == warning_of(0, longer));
   const char* const other = "allreduce \"g\" has waited 1 s for rank 2";
-  CHECK(held.feed(2, line(2, other), kHeldFrom) == line(2, other));
-  CHECK(held.feed(2, line(2, stall), kHeldFrom + std::chrono::seconds(9)) == line(2, stall));
+  CHECK(held.feed(2, warning_of(2, other), kHeldFrom) == warning_of(2, other));
+  CHECK(held.feed(2, warning_of(2, stall), kHeldFrom + std::chrono::seconds(9)) ==
+        warning_of(2, stall));
 }
 
 }  // namespace ronde
