@@ -57,7 +57,7 @@ def discover(api, **changes):
         env={name: value for name, value in settings.items() if value is not None},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=480,
     )
 
 
@@ -174,7 +174,7 @@ def test_an_mpijob_follows_its_pods_and_a_deleted_one_waits_until_its_rank_has_l
     script = tmp_path / "train.py"
     script.write_text(TRAIN)
     command = ["kubectl", "kustomize", str(FOLDER)]
-    built = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    built = subprocess.run(command, capture_output=True, text=True, timeout=480, check=True).stdout
     (job,) = (one for one in yaml.safe_load_all(built) if one["kind"] == "MPIJob")
     worker, launcher = container(job, "Worker"), container(job, "Launcher")
     *_, hook = worker["lifecycle"]["preStop"]["exec"]["command"]

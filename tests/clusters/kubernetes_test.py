@@ -44,7 +44,7 @@ def test_kubectl_builds_a_folder_and_sets_its_image(folder, tmp_path):
     shutil.copytree(FOLDER, copy)
     (copy / folder / "secret").write_text("5a" * 32)
     command = [program, "kustomize", str(copy / folder)]
-    built = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    built = subprocess.run(command, capture_output=True, text=True, timeout=480, check=True).stdout
     images = [line.split()[-1] for line in built.splitlines() if "image:" in line]
     assert set(images) == {"ronde-train:latest"}
     assert sum(one["kind"].endswith("Job") for one in yaml.safe_load_all(built)) == 1
@@ -162,7 +162,7 @@ def test_an_mpijob_starts_ronde_run_with_the_operators_hosts():
     command = container(launcher["template"])["command"]
     assert command[command.index("--hostfile") + 1] == "/etc/mpi/hostfile"
     words = [sys.executable, "-m", "ronde", *command[1 : command.index("--hostfile")], "--help"]
-    told = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+    told = subprocess.run(words, capture_output=True, text=True, timeout=480, check=True).stdout
     assert all(word in told for word in command if word.startswith("--") and word != "--")
 
 
@@ -256,7 +256,7 @@ def in_pods(job, mode, group, user, folder):
             )
         )
     try:
-        return [rank.communicate(timeout=60) for rank in ranks]
+        return [rank.communicate(timeout=480) for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()
@@ -290,4 +290,4 @@ def test_the_core_schemas_accept_the_indexed_job():
     if program is None:
         pytest.skip("kubernetes-validate is not installed")
     file = FOLDER / "indexed-job" / "train.yaml"
-    subprocess.run([program, str(file)], check=True, timeout=60)
+    subprocess.run([program, str(file)], check=True, timeout=480)

@@ -40,7 +40,7 @@ def run(worker: str, launcher: list[str], slots: int = 1) -> subprocess.Complete
         env={"PATH": path} | VARIABLES,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=480,
     )
 
 

@@ -43,7 +43,7 @@ def run(hosts, tmp_path, command, **settings):
     # Unbuffered, Python writes a line and its end apart; other ranks' lines come between them.
     own = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""}
     environment = {**os.environ, **settings, **own}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=480)
     return done.returncode, sorted(done.stdout.splitlines()), done.stderr
 
 
@@ -120,6 +120,6 @@ def test_ronde_run_knows_the_mpirun_of_the_package_index(hosts, tmp_path, librar
 
 def test_arguments_for_mpirun_without_mpi_are_an_error():
     command = [sys.executable, "-m", "ronde", "run", "--mpi-args", "--mca a b", "true"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=480)
     assert done.returncode == 2
     assert '--mpi-args "--mca a b" is for mpirun: give --backend mpi, too' in done.stderr

@@ -34,7 +34,7 @@ def script(cluster, tmp_path):
         path.write_text("import os\nimport ronde\n" + textwrap.dedent(body))
         settings = [f"{name}={value}" for name, value in variables.items()]
         command = ["env", "-C", str(tmp_path), *settings, sys.executable, str(path)]
-        return cluster.run(command, timeout=120)
+        return cluster.run(command, timeout=480)
 
     return run
 

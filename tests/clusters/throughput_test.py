@@ -19,7 +19,7 @@ def measured(*options: str) -> str:
     if reason := why_not():
         pytest.skip(reason)
     command = [sys.executable, str(SCRIPT), "--rounds", "1", "--megabytes", "1", *options]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=480).stdout
 
 
 @pytest.mark.parametrize("encryption", ["off", "on"])

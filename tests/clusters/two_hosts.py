@@ -15,7 +15,7 @@ from driver.sandbox import call
 
 NAMES = ("n1", "n2")
 SPACES = ["-m", "-u", "-i", "-p", "--fork", "--kill-child", "--mount-proc"]
-LIMIT_S = 100
+LIMIT_S = 480
 REMOTE_SHELL = """#!/bin/sh
 while [ "${{1#-}}" != "$1" ]; do shift; done
 [ "$1" = n2 ] || {{ echo "no host $1" >&2; exit 255; }}

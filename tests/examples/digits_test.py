@@ -91,7 +91,7 @@ def test_the_elastic_example_survives_the_death_of_a_rank() -> None:
         ["pgrep", "-f", f"^{EXAMPLES}/07_elastic"], capture_output=True, text=True, check=True
     )
     os.kill(int(workers.stdout.split()[0]), signal.SIGKILL)
-    output, errors = job.communicate(timeout=120)
+    output, errors = job.communicate(timeout=480)
     assert job.returncode == 0, output + errors
     assert output.count(": 300 steps") >= 2
     assert "was killed by signal 9" in errors

@@ -33,7 +33,7 @@ def test_without_a_gpu_it_says_so_and_exits_with_2(tmp_path):
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     command = ["bash", str(ROOT / "tests" / "run.sh"), "--gpu"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=480)
     assert done.returncode == 2
     assert "no GPU" in done.stderr
 

@@ -239,7 +239,7 @@ def newest(package):
     """The newest release that pip offers this Python, or None where pip cannot tell."""
     asked = [sys.executable, "-m", "pip", "index", "versions", package]
     try:
-        result = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)
+        result = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=480)
     except subprocess.TimeoutExpired:
         return None
     found = re.match(rf"{package} \(([^+)]+)", result.stdout)

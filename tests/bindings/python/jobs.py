@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-LIMIT_S = 120
-CASES_LIMIT_S = 480  # frameworks take a minute to import where many processes share a core
+LIMIT_S = 480  # frameworks take a minute to import where many processes share a core
 
 
 def launch(command, np, environment=None, options=()):
@@ -74,7 +73,7 @@ class CaseResults:
         options=(),
         environment=None,
         only=(),
-        limit_s=CASES_LIMIT_S,
+        limit_s=LIMIT_S,
     ):
         """Runs the job; each rank writes its results as it goes. only: names of cases, or all."""
         (folder / "only").write_text("\n".join(only))

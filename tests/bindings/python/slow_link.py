@@ -14,7 +14,7 @@ from driver.network import HOSTS, TwoHosts
 from driver.sandbox import CLONE_NEWIPC, libc
 
 CLONE_NEWUTS = 0x04000000
-LIMIT_S = 120
+LIMIT_S = 480
 PORT = 29778  # of a network namespace that nobody else is in
 
 

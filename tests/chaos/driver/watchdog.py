@@ -24,6 +24,6 @@ def stacks(pid: int) -> str:
     command = ["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all backtrace 24"]
     with contextlib.suppress(subprocess.TimeoutExpired):
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=60, check=False
+            command, capture_output=True, text=True, timeout=480, check=False
         ).stdout
     return _by_kernel(pid)

@@ -73,7 +73,7 @@ os._exit(0)
 """
 
 
-def run(command, limit_s=90, **more):
+def run(command, limit_s=480, **more):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=limit_s, check=False

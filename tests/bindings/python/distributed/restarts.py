@@ -182,7 +182,7 @@ def run(restarts, ranks, api, seed, limit_s):
         status = process.returncode
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGTERM)  # torchrun ends its workers, which lead sessions
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=480)
         status = None
     return worked(output, restarts, ranks, seed), status, output
 

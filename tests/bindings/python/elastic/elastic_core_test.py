@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import pytest
 
 READY, HOLDS, LEAVING, FINISHED, EPOCH, CHANGED, DISMISSED = range(1, 8)
-LIMIT_S = 60
+LIMIT_S = 480
 
 
 def text(value: str) -> bytes:

@@ -185,7 +185,7 @@ def test_torch_reads_checkpoints_without_ronde(alone, tmp_path):  # noqa: F811
         assert "ronde" not in sys.modules
     """
     command = [sys.executable, "-c", textwrap.dedent(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False)
     assert done.returncode == 0, done.stderr
 
 

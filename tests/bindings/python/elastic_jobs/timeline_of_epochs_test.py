@@ -88,7 +88,7 @@ def test_the_report_says_who_died_and_what_the_recovery_cost(job):
     command = [sys.executable, "-m", "ronde", "timeline", "report", str(folder / "trace.json")]
     done = subprocess.run(
         [*command, "-o", str(folder / "report.html")],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=480, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.split())
@@ -134,7 +134,7 @@ def test_top_shows_the_newest_epoch_and_the_dead(job):
     folder, _ = job
     done = subprocess.run(
         [sys.executable, "-m", "ronde", "top", "-n", "1", str(folder / "trace.json")],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=480, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "Epoch 3 of the job" in done.stdout
@@ -146,7 +146,7 @@ def doctor(job):
     """(exit status, output) of ronde doctor for that job."""
     done = subprocess.run(
         [sys.executable, "-m", "ronde", "doctor", "--job", str(job)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=480, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 

@@ -163,7 +163,7 @@ def horovodrun(folder, flags, command):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=480,
     )
 
 

@@ -187,7 +187,7 @@ def horovodrun(*arguments, **variables):
         command,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=480,
         check=True,
         env={**os.environ, **variables},
     )
@@ -222,7 +222,7 @@ def test_without_the_flag_there_is_no_horovod():
         [sys.executable, "-c", "import ronde.torch; " + code],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=480,
         check=True,
     ).stdout
     assert printed.strip() == "None"

@@ -203,7 +203,7 @@ def test_python_hides_frames_of_ronde_under_any_launcher(tmp_path, choice, hidde
         env={"PATH": "", "RONDE_TRACEBACKS": choice},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=480,
     )
     assert "alone.py" in done.stderr
     assert ("site-packages/ronde" not in done.stderr) == hidden, done.stderr
@@ -217,7 +217,7 @@ def test_python_hides_frames_of_ronde_where_init_fails(tmp_path):
         env={"PATH": "", "RONDE_SIZE": "many"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=480,
     )
     assert "InvalidArgumentError" in done.stderr, done.stderr
     assert "alone.py" in done.stderr
@@ -232,7 +232,7 @@ def test_a_missing_guard_of_the_main_script_is_named(tmp_path):
         "child = multiprocessing.Process(target=print)\nchild.start()\nchild.join()\n"
     )
     command = [sys.executable, "-m", "ronde", "run", "-np", "1", "--", sys.executable, str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=480)
     assert 'put what the script does under if __name__ == "__main__":' in done.stderr
 
 
@@ -247,7 +247,7 @@ def test_a_debugger_works_on_the_rank_that_gets_standard_input(tmp_path):
         input="!x += 1\nc\n",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=480,
     )
     assert done.returncode == 0, done.stderr
     assert "[0] (Pdb)" in done.stdout

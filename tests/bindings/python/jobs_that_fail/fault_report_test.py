@@ -41,7 +41,7 @@ HANG = """
 def report(*arguments):
     done = subprocess.run(
         [sys.executable, "-m", "ronde", "timeline", "report", *map(str, arguments)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=480, check=False,
     )  # fmt: skip
     return done.returncode, re.sub(r"\s+", " ", done.stdout), done.stderr
 

@@ -46,7 +46,7 @@ def doctor(job, *options):
     """What `ronde doctor --job` prints."""
     done = subprocess.run(
         [sys.executable, "-m", "ronde", "doctor", "--job", str(job), *options],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=480, check=False,
     )  # fmt: skip
     return done.stdout + done.stderr
 
@@ -143,7 +143,7 @@ def test_questions_while_a_process_joins_leaves_forks_and_ends_do_no_harm(tmp_pa
         asking = threading.Thread(target=ask_until_over, args=(process, told))
         asking.start()
         try:
-            output, _ = process.communicate(timeout=60)
+            output, _ = process.communicate(timeout=480)
         finally:
             process.kill()
             asking.join()
@@ -173,6 +173,6 @@ def test_a_runtime_that_is_dropped_with_the_lock_held_ends():
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=480, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -23,7 +23,7 @@ def reason_to_skip():
     """Why OTHER is of no use here, or None."""
     try:
         asked = subprocess.run(
-            [OTHER, "-c", ASK], capture_output=True, text=True, timeout=120, check=True
+            [OTHER, "-c", ASK], capture_output=True, text=True, timeout=480, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return f"{OTHER} has no torch"

@@ -22,7 +22,7 @@ def events_of_rank_1(api, folder):
         [program(), "run", "-np", "2", "--", sys.executable, CASES, api, folder],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=480,
         check=False,
     )
     assert job.returncode == 0, job.stdout + job.stderr

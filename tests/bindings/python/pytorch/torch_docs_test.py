@@ -46,6 +46,6 @@ def test_examples_that_start_ranks_run(example, tmp_path):
     script = tmp_path / "example.py"
     script.write_text(example)
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, script], capture_output=True, text=True, timeout=480, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -76,7 +76,7 @@ def sum_in_a_subprocess():
         "import numpy as np, ronde; ronde.init(); "
         "print(ronde.allreduce(np.ones(1), op=ronde.Sum)[0], ronde.size())"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=480)
     return run.stdout.split() or run.stderr
 
 

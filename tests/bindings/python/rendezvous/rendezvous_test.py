@@ -68,7 +68,7 @@ def wait_for(condition):
 def dead_process():
     """What a process that has ended said of itself."""
     code = "from ronde._rendezvous.peers import Peer; print(Peer.me().fields())"
-    fields = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60)
+    fields = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=480)
     return Peer.from_fields(eval(fields.splitlines()[-1]))
 
 

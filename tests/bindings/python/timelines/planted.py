@@ -97,7 +97,7 @@ def run(plan: Plan, folder: Path) -> str:
     launch = [*ronde, "run", "-np", str(plan.ranks), "--timeline", str(trace), "--"]
     job = [sys.executable, str(script), json.dumps(dataclasses.asdict(plan))]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([*launch, *job], check=True, capture_output=True, timeout=120, env=environment)
+    subprocess.run([*launch, *job], check=True, capture_output=True, timeout=480, env=environment)
     return verdict_of([trace], folder)
 
 
@@ -105,7 +105,7 @@ def verdict_of(traces: list[Path], folder: Path) -> str:
     """The report's verdict, on one line."""
     ronde = [sys.executable, "-m", "ronde", "timeline", "report", *map(str, traces)]
     report = [*ronde, "-o", str(folder / "page.html")]
-    done = subprocess.run(report, check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(report, check=True, capture_output=True, text=True, timeout=480)
     verdict = done.stdout.split("Verdict")[1].split("\nTime")[0].split("\nPaths")[0]
     return re.sub(r"\s+", " ", verdict)
 

@@ -49,7 +49,7 @@ UNTIL = """
 def report(*arguments):
     done = subprocess.run(
         [sys.executable, "-m", "ronde", "timeline", "report", *map(str, arguments)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=480, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -40,7 +40,7 @@ def report(*arguments, command=("timeline", "report")):
         [sys.executable, "-m", "ronde", *command, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=480,
         check=False,
     )
     return done.returncode, done.stdout, done.stderr
@@ -237,7 +237,7 @@ def browse(page, width, folder, pictures):
         [BROWSER, *options, f"--screenshot={shot}", "--dump-dom", page.as_uri()],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=480,
         check=False,
     )
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]

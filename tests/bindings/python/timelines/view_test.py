@@ -211,7 +211,7 @@ def test_what_cannot_be_merged_is_refused_by_name(tmp_path, traces):
     bad = tmp_path / "bad.json"
     bad.write_text("nonsense")
     command = [sys.executable, "-m", "ronde", "timeline", "view", str(traces[0]), str(bad)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=480, check=False)
     assert done.returncode == 2
     assert f"{bad}: byte 0" in done.stderr
 

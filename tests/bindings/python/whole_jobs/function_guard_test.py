@@ -84,7 +84,6 @@ def test_a_function_that_fails_on_one_rank_ends_the_job_and_the_next_one_is_exac
         sum_ = call(named)
         assert sum_ == 2.0, sum_
     """,
-        limit_s=60,
     )
     assert status == 0, output
     assert "said False ValueError: bad batch" in output, output
@@ -107,7 +106,6 @@ def test_shutdown_and_init_begin_anew_after_an_exception_as_in_a_notebook(run_jo
             ronde.shutdown()
         assert good() == RIGHT
     """,
-        limit_s=60,
     )
     assert status == 0, output
     assert output.count("RankFailure") == 3, output

@@ -23,14 +23,14 @@ def test_a_script_without_a_launcher_is_a_job_of_one(tmp_path):
     )
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("RONDE_", "OMPI_", "PMI"))}
     result = subprocess.run(
-        [sys.executable, script], env=clean, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, script], env=clean, capture_output=True, text=True, timeout=480, check=True
     )
     assert result.stdout.split("\n")[0] == "0 1 [1.0, 1.0]"
 
 
 def test_importing_ronde_imports_no_framework():
     code = "import sys, ronde; print([m for m in ('torch', 'tensorflow') if m in sys.modules])"
-    output = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60)
+    output = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=480)
     assert output.strip() == "[]"
 
 
@@ -104,7 +104,6 @@ def test_ctrl_c_reaches_a_script_that_a_frozen_peer_holds_up_in_mid_operation(ru
             os._exit(0)
         """,
         options=["--backend", backend],
-        limit_s=60,
     )
     assert "got out" in output, output
     assert status == 137, output  # the frozen rank was killed
@@ -167,7 +166,6 @@ def test_an_exception_on_one_rank_ends_the_job(run_job):
             raise ZeroDivisionError("planted")
         ronde.allreduce(np.ones(4), "also never")
         """,
-        limit_s=60,
     )
     assert status != 0
     assert "planted" in output
@@ -242,7 +240,7 @@ def test_a_bad_setting_is_named_with_what_is_allowed(name, value, allowed):
         env={**os.environ, name: value},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=480,
         check=False,
     )
     assert result.returncode == 1
@@ -265,7 +263,7 @@ def test_init_says_which_ranks_did_not_come():
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=480,
         check=False,
     )
     assert result.returncode == 1

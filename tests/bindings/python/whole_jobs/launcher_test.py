@@ -30,7 +30,7 @@ def run(command, tmp_path, **environment):
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=480,
         check=False,
     )
     output = done.stdout + done.stderr
@@ -51,7 +51,7 @@ RONDE_RUN_MPI = [sys.executable, "-m", "ronde", "run", "--backend", "mpi", "-np"
 def run_by_mpirun(script):
     return subprocess.run(
         [*RONDE_RUN_MPI, "sh", "-c", script],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=480, check=False,
     )  # fmt: skip
 
 
@@ -100,6 +100,6 @@ def test_no_launcher_is_a_job_of_one(tmp_path):
     script = tmp_path / "job.py"
     script.write_text(SCRIPT)
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=480, check=False
     )
     assert "rank 0 of 1: [1.0, 1.0, 1.0]" in done.stdout, done.stdout + done.stderr

@@ -9,7 +9,7 @@ import threading
 import pytest
 import ronde
 
-LIMIT_S = 120
+LIMIT_S = 480
 
 
 def total(base, more=0):
