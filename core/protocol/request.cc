@@ -30,6 +30,15 @@ std::string dtypes_of(ReduceOp op) {
                      names.back());
 }
 
+/// The collectives that an operation is defined for.
+std::string collectives_of(ReduceOp op) {
+  std::vector<std::string_view> names;
+  for (const CollectiveTraits& row : kCollectives) {
+    if (row.reduces && is_defined(op, row.value)) names.push_back(row.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 constexpr std::size_t kShownNameBytes = 64;
 
 template <typename... Args>
@@ -110,8 +119,8 @@ Status check_fields(const Request& request) {
                    kReduceOpCount - 1);
   }
   if (!is_defined(request.op, request.kind)) {
-    return invalid("op {} is not defined for {}; allowed is allreduce", to_string(request.op),
-                   to_string(request.kind));
+    return invalid("op {} is not defined for {}; allowed is {}", to_string(request.op),
+                   to_string(request.kind), collectives_of(request.op));
   }
   if (traits_of(request.kind).rooted() && request.root < 0) {
     return invalid("root {} is not a rank; allowed are 0 and above", request.root);

@@ -55,6 +55,27 @@ constexpr std::array kTable{
     SelectionRow{Collective::kBarrier, "dissemination"},
 };
 
+constexpr bool is_known(const SelectionRow& row) {
+  return std::any_of(kAlgorithms.begin(), kAlgorithms.end(), [&](const Algorithm& known) {
+    return known.kind == row.kind && known.name == row.algorithm;
+  });
+}
+
+/// True if any size and any number of ranks has a row. A join moves nothing.
+constexpr bool is_served(const CollectiveTraits& traits) {
+  constexpr SelectionRow kAny;
+  return traits.value == Collective::kJoin ||
+         std::any_of(kTable.begin(), kTable.end(), [&](const SelectionRow& row) {
+           return row.kind == traits.value && row.max_bytes == kAny.max_bytes &&
+                  row.max_ranks == kAny.max_ranks;
+         });
+}
+
+static_assert(std::all_of(kTable.begin(), kTable.end(), is_known),
+              "a row of kTable names an algorithm that kAlgorithms does not have");
+static_assert(std::all_of(kCollectives.begin(), kCollectives.end(), is_served),
+              "a collective has no row in kTable for all sizes and numbers of ranks");
+
 const Algorithm* look_up(std::span<const SelectionRow> table, Collective kind, std::size_t bytes,
                          int ranks) {
   for (const SelectionRow& row : table) {

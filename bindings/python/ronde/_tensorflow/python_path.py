@@ -6,6 +6,7 @@ in the order of tracing, so that ranks cannot deadlock.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +30,8 @@ from ronde._tensorflow.program import Texts
 _CODES = _core.dtypes()
 # Collectives whose results are like their tensors. The operations of others allocate them.
 _WITH_OUTPUTS = ("allreduce", "broadcast")
+# The core's collectives, by the names of their graph ops: "ronde_reducescatter".
+_KINDS = {f"ronde_{kind.replace('_', '')}": kind for kind in _core.collectives()}
 
 
 class _Adapter(ArrayAdapter):
@@ -134,6 +137,7 @@ def _run(
     return _call(work, tensors if weight is None else [*tensors, weight], types, shapes)
 
 
+@functools.cache
 def _each(kind: str) -> Callable[..., list[tf.Tensor]]:
     """The graph op of this collective of the core, which takes and gives a list of tensors."""
     likes = kind in _WITH_OUTPUTS
@@ -167,10 +171,12 @@ def _each(kind: str) -> Callable[..., list[tf.Tensor]]:
     return run
 
 
-ronde_allreduce = ronde_weighted_allreduce = _each("allreduce")
-ronde_allgather = _each("allgather")
-ronde_broadcast = _each("broadcast")
-ronde_reducescatter = _each("reduce_scatter")
+def __getattr__(name: str) -> Callable[..., list[tf.Tensor]]:
+    """As the graph op of this name, of a collective that has no function below."""
+    kind = _KINDS.get(name.replace("_weighted_", "_"))
+    if kind is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _each(kind)
 
 
 def ronde_alltoall(
