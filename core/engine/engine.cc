@@ -61,8 +61,8 @@ void Engine::add_set(SetId id, std::vector<int> members, std::unique_ptr<Executo
   queue.member.cache_capacity = options_.cache_capacity;
   queue.member.payload_bytes = options_.payload_bytes;
   queue.member.payloads = options_.payloads;
-  queue.member.stall_warning = options_.stall_warning;
-  queue.member.stall_error = stall_error.value_or(options_.stall_error);
+  queue.member.stall = options_.stall;
+  if (stall_error) queue.member.stall.error = *stall_error;
   queue.executor = std::move(executor);
   queue.inline_bytes = options_.inline_bytes;
   queue.abort = options_.abort;

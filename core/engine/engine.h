@@ -53,8 +53,7 @@ struct EngineOptions {
   /// A waiting caller whose deadline is nearer leaves bundles to the queue's thread. Others run
   /// small ones themselves.
   Duration far_deadline = std::chrono::seconds(10);
-  Duration stall_warning{0};
-  Duration stall_error{0};
+  StallLimits stall;
   const EventSwitch* events = nullptr;  ///< Outlives it; may be null.
   Meter* meter = nullptr;               ///< Counts operations; outlives it. Null: the engine's own.
   /// Called after a warning of stalled operations has come, in the driving thread; quick.
