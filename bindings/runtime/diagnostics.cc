@@ -53,8 +53,7 @@ void Diagnostics::start_service(const Config& config, const Topology& topology,
   options.folder = config.dump_dir;
   options.signal = diagnosis::dump_signal_number(config);
   options.timeline_signal = diagnosis::timeline_signal_number(config);
-  options.stall_warning = config.stall_warning;
-  options.stall_error = config.stall_error;
+  options.stall = {.warning = config.stall_warning, .error = config.stall_error};
   options.callers = &callers_;
   options.waker = &waker_;
   service_ = std::make_unique<diagnosis::Service>(std::move(options));

@@ -93,8 +93,7 @@ EngineOptions engine_options(const Config& config, const Topology& topology, uns
   // An algorithm that is asked for runs all operations.
   options.payload_bytes = config.algorithm.empty() ? config.inline_payload_bytes : 0;
   options.spin = spin_of(config, topology, cores);
-  options.stall_warning = config.stall_warning;
-  options.stall_error = config.stall_error;
+  options.stall = {.warning = config.stall_warning, .error = config.stall_error};
   return options;
 }
 

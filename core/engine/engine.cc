@@ -22,16 +22,16 @@ Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
       channel_(*options_.channel),
       meter_(options_.meter != nullptr ? *options_.meter : own_meter_),
+      left_behind_(options_.on_left_behind),
       role_(channel_),
       tasks_(role_, *options_.abort, *records_, meter_),
-      sender_(channel_, [this](const Status& error) { membership_.fail(error); }),
+      sender_(channel_, *options_.abort),
       queues_(sender_),
       exchange_(sender_),
       messages_(tasks_, sender_),
-      membership_(tasks_, sender_, queues_, messages_, options_.on_left_behind),
-      router_(role_, queues_, exchange_, messages_, membership_,
-              [this](int from, std::span<const std::byte> message) { on_clock(from, message); }),
-      progress_(channel_, tasks_, router_, queues_, options_.on_stall),
+      membership_(tasks_, sender_, queues_, messages_),
+      router_(role_, sender_, queues_, exchange_, messages_, membership_, options_.on_clock),
+      progress_(channel_, tasks_, router_, queues_, membership_, options_.on_stall),
       driver_(channel_, role_, progress_, membership_,
               {.spin = options_.spin, .far_deadline = options_.far_deadline}) {}
 
@@ -39,6 +39,11 @@ Engine::~Engine() {
   fail({Code::kAborted, "the runtime shuts down"});
   driver_.stop();
   queues_.clear();  // their threads use this object
+}
+
+void Engine::fail(const Status& reason) {
+  options_.abort->abort(reason);
+  role_.request_step();
 }
 
 void Engine::add_set(SetId id, std::vector<int> members, std::unique_ptr<Executor> executor,
@@ -56,8 +61,8 @@ void Engine::add_set(SetId id, std::vector<int> members, std::unique_ptr<Executo
   queue.member.cache_capacity = options_.cache_capacity;
   queue.member.payload_bytes = options_.payload_bytes;
   queue.member.payloads = options_.payloads;
-  queue.member.stall_warning = options_.stall_warning;
-  queue.member.stall_error = stall_error.value_or(options_.stall_error);
+  queue.member.stall = options_.stall;
+  if (stall_error) queue.member.stall.error = *stall_error;
   queue.executor = std::move(executor);
   queue.inline_bytes = options_.inline_bytes;
   queue.abort = options_.abort;
@@ -68,13 +73,12 @@ void Engine::add_set(SetId id, std::vector<int> members, std::unique_ptr<Executo
   queue.role = &role_;
   queue.launches = &launch_order_;
   queue.coordinator = &queues_.launches();
-  queue.on_left_behind = [this](const Status& why) { membership_.note_left_behind(why); };
-  queue.on_broken = [this](const Status& reason) { membership_.fail(reason); };
+  queue.left_behind = &left_behind_;
   const auto made = std::make_shared<SetQueue>(std::move(queue));
   queues_.add(made);
   tasks_.post([this, made] {
     const Status status = queues_.start(made);
-    if (!status.ok()) membership_.fail_now(status);
+    if (!status.ok()) options_.abort->abort(status);
   });
 }
 
@@ -130,14 +134,6 @@ Result<OperationPtr> Engine::recv(int from, std::int64_t tag, std::span<std::byt
                                   Message* message, const std::string& type) {
   RONDE_RETURN_IF_ERROR(job_status());
   return messages_.recv(from, tag, data, message, type);
-}
-
-void Engine::on_clock(int from, std::span<const std::byte> message) {
-  if (!options_.on_clock) return;
-  auto answer = options_.on_clock(message);
-  if (!answer) return;
-  sender_.add(from, std::move(*answer));
-  sender_.send(EnginePart::kClock, 0);
 }
 
 void Engine::send_clock(int to, std::function<std::vector<std::byte>()> make) {

@@ -29,6 +29,7 @@
 #include "core/engine/queues/operation.h"
 #include "core/engine/queues/queues.h"
 #include "core/engine/queues/task_queue.h"
+#include "core/engine/records/left_behind.h"
 #include "core/engine/records/meter.h"
 #include "core/engine/records/operation_ring.h"
 #include "core/ports/control_channel.h"
@@ -52,8 +53,7 @@ struct EngineOptions {
   /// A waiting caller whose deadline is nearer leaves bundles to the queue's thread. Others run
   /// small ones themselves.
   Duration far_deadline = std::chrono::seconds(10);
-  Duration stall_warning{0};
-  Duration stall_error{0};
+  StallLimits stall;
   const EventSwitch* events = nullptr;  ///< Outlives it; may be null.
   Meter* meter = nullptr;               ///< Counts operations; outlives it. Null: the engine's own.
   /// Called after a warning of stalled operations has come, in the driving thread; quick.
@@ -61,9 +61,8 @@ struct EngineOptions {
   /// Called when an operation has ended because of a rank that died or left, once for each such
   /// rank in turn; quick. Threads: any.
   std::function<void()> on_left_behind;
-  /// Receives the bytes that another rank sent by send_clock(), and may return an answer. Called
-  /// while driving.
-  std::function<std::optional<std::vector<std::byte>>(std::span<const std::byte>)> on_clock;
+  /// Receives the bytes that another rank sent by send_clock(). Called while driving.
+  ClockHandler on_clock;
 };
 
 /// Runs the submitted operations of one rank. Threads: any, but for construction and destruction.
@@ -120,8 +119,8 @@ class Engine {
   /// that names this rank, and `why` if it is not empty. Blocks until then, at most until
   /// `deadline`.
   void leave(TimePoint deadline, std::string why = {});
-  /// Declares the job broken.
-  void fail(const Status& reason) { membership_.fail(reason); }
+  /// Declares the job broken: waits end, and all operations with the next step.
+  void fail(const Status& reason);
   /// Makes all current waits return kInterrupted, or if there is none, the next wait: a signal may
   /// come just before it. Safe in signal handlers.
   void interrupt() noexcept { driver_.interrupt(); }
@@ -132,7 +131,7 @@ class Engine {
   [[nodiscard]] Status job_status() const { return options_.abort->status(); }
   /// The error of the last operation that ended as a rank died or left; ok if none has.
   /// Threads: any.
-  [[nodiscard]] Status left_behind() const { return membership_.left_behind(); }
+  [[nodiscard]] Status left_behind() const { return left_behind_.status(); }
   /// The flight recorder. Threads: any.
   [[nodiscard]] const std::shared_ptr<OperationRing>& records() const noexcept { return records_; }
   /// Totals of this rank. Threads: any.
@@ -142,7 +141,6 @@ class Engine {
 
  private:
   [[nodiscard]] std::string name_missing(const ExchangeId& id);
-  void on_clock(int from, std::span<const std::byte> message);
   Status leave_queues(std::vector<SetQueuePtr> queues, WaitOptions options, std::string why);
 
   const EngineOptions options_;
@@ -151,8 +149,9 @@ class Engine {
   Meter own_meter_;
   Meter& meter_;
   LaunchOrder launch_order_;
+  LeftBehind left_behind_;
 
-  // Each uses only those before it, but for errors, which go to the membership.
+  // Each uses only those before it.
   DrivingRole role_;
   TaskQueue tasks_;
   FrameSender sender_;

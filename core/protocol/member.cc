@@ -27,11 +27,7 @@ Member::Member(MemberOptions options)
       own_(node_, cache_),
       sender_(node_),
       subtree_(node_, cache_, sender_),
-      watch_(options_.rank,
-             {.warning = options_.stall_warning,
-              .error = options_.stall_error,
-              .cycle = options_.cycle_watch},
-             own_),
+      watch_(options_.rank, options_.stall, options_.cycle_watch, own_),
       applier_(node_, own_, subtree_, cache_, watch_) {
   if (node_.is_root()) {
     coordinator_.emplace(node_, own_, subtree_, applier_, sender_, options_.payloads);

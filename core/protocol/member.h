@@ -42,8 +42,7 @@ struct MemberOptions {
   std::vector<int> members;  ///< The job's ranks in the set, ascending; contains `rank`.
   std::vector<int> hosts;    ///< Host index of each member: shapes the tree.
   std::size_t cache_capacity = 1024;
-  Duration stall_warning = std::chrono::seconds(60);  ///< Zero means never.
-  Duration stall_error{0};                            ///< Zero means never.
+  StallLimits stall = {.warning = std::chrono::seconds(60)};
   /// After which an operation that blocks its rank (see BlocksUntilDone) is checked for a
   /// deadlock. Zero means never.
   Duration cycle_watch = std::chrono::seconds(1);

@@ -20,13 +20,6 @@ bool contains(const std::vector<OpKey>& keys, const OpKey& key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-bool is_on(Duration limit) { return limit > Duration::zero(); }
-
-/// True if `waited_ms` has reached a limit that is switched on.
-bool reached(std::uint64_t waited_ms, Duration limit) {
-  return is_on(limit) && waited_ms >= to_ms(limit);
-}
-
 BlocksUntilDone blocks_now(const Request& request) {
   const bool waits = request.waits == nullptr || request.waits->load(std::memory_order_acquire);
   return waits ? request.blocks : BlocksUntilDone::kNothing;
@@ -42,13 +35,9 @@ bool blocks_name(const Request& request, const std::string& name) {
 // This rank.
 
 void OperationWatch::submitted(const Request& request, TimePoint now) {
-  if (late_deadline_ == kForever || own_.size() == 1) {
-    late_deadline_ = kForever;
-    if (is_on(limits_.warning)) late_deadline_ = now + limits_.warning;
-    if (is_on(limits_.error)) late_deadline_ = std::min(late_deadline_, now + limits_.error);
-  }
-  if (request.blocks == BlocksUntilDone::kNothing || !is_on(limits_.cycle)) return;
-  cycle_deadline_ = std::min(cycle_deadline_, now + limits_.cycle);
+  if (late_deadline_ == kForever || own_.size() == 1) late_deadline_ = Lateness{now}.due(limits_);
+  if (request.blocks == BlocksUntilDone::kNothing || cycle_ <= Duration::zero()) return;
+  cycle_deadline_ = std::min(cycle_deadline_, now + cycle_);
 }
 
 std::vector<Overdue> OperationWatch::on_time(TimePoint now) {
@@ -58,25 +47,12 @@ std::vector<Overdue> OperationWatch::on_time(TimePoint now) {
   return found;
 }
 
-TimePoint OperationWatch::due(const OwnOperation& operation) const {
-  TimePoint due = kForever;
-  if (is_on(limits_.warning)) due = operation.noted + limits_.warning;
-  if (is_on(limits_.error) && !operation.given_up) {
-    due = std::min(due, operation.submitted + limits_.error);
-  }
-  return due;
-}
-
 void OperationWatch::add_late(TimePoint now, std::vector<Overdue>& found) {
   late_deadline_ = kForever;
   own_.for_each([&](const OpKey& key, OwnOperation& operation) {
-    if (due(operation) <= now) {
-      const bool fatal = is_on(limits_.error) && operation.submitted + limits_.error <= now;
-      operation.noted = now;
-      operation.given_up = fatal;
-      found.push_back({key, fatal, false});
-    }
-    late_deadline_ = std::min(late_deadline_, due(operation));
+    Lateness& lateness = operation.lateness;
+    if (lateness.due(limits_) <= now) found.push_back({key, lateness.report(limits_, now), false});
+    late_deadline_ = std::min(late_deadline_, lateness.due(limits_));
   });
 }
 
@@ -87,8 +63,9 @@ void OperationWatch::add_blocking(TimePoint now, std::vector<Overdue>& found) {
   std::uint64_t ticket = 0;
   own_.for_each([&](const OpKey& key, const OwnOperation& operation) {
     if (operation.request.blocks == BlocksUntilDone::kNothing) return;
-    if (operation.submitted <= checked_) return;
-    const TimePoint due = operation.submitted + limits_.cycle;
+    const TimePoint submitted = operation.lateness.since;
+    if (submitted <= checked_) return;
+    const TimePoint due = submitted + cycle_;
     if (due > now) {
       cycle_deadline_ = std::min(cycle_deadline_, due);
     } else if (ticket == 0 || operation.ticket <= ticket) {
@@ -96,7 +73,7 @@ void OperationWatch::add_blocking(TimePoint now, std::vector<Overdue>& found) {
       ticket = operation.ticket;
     }
   });
-  checked_ = now - limits_.cycle;
+  checked_ = now - cycle_;
   if (oldest) found.push_back({*oldest, false, true});
 }
 
@@ -214,13 +191,13 @@ OperationWatch::Verdict OperationWatch::judge(std::vector<StallFact> facts, Time
 }
 
 void OperationWatch::judge_time(const StallFact& fact, Verdict& verdict) const {
-  if (reached(fact.waited_ms, limits_.error)) {
+  if (limits_.fails() && fact.waited_ms >= to_ms(limits_.error)) {
     const std::string text = stall_text(fact) + "; given up";
     verdict.failures.push_back(
         early_failure(fact.key, static_cast<Collective>(fact.kind), Code::kStalled, text));
     // Ranks that have not submitted it get no error, but they log the warning.
-    if (is_on(limits_.warning)) verdict.warnings.push_back(text);
-  } else if (reached(fact.waited_ms, limits_.warning)) {
+    if (limits_.warns()) verdict.warnings.push_back(text);
+  } else if (limits_.warns() && fact.waited_ms >= to_ms(limits_.warning)) {
     verdict.warnings.push_back(stall_text(fact));
   }
 }

@@ -28,19 +28,13 @@
 
 namespace ronde {
 
-/// When an operation is late or checked; zero means never.
-struct WatchLimits {
-  Duration warning{0};
-  Duration error{0};
-  Duration cycle{0};  ///< It has blocked its rank for so long.
-};
-
 /// Watches the operations of one process set, as one rank of its tree. Threads: one at a time.
 class OperationWatch {
  public:
-  /// `rank`: of the job. `own` outlives it.
-  OperationWatch(int rank, const WatchLimits& limits, OwnOperations& own)
-      : rank_(rank), limits_(limits), own_(own) {}
+  /// `rank`: of the job. `cycle`: after so long, an operation that blocks its rank is checked;
+  /// zero: never. `own` outlives it.
+  OperationWatch(int rank, const StallLimits& limits, Duration cycle, OwnOperations& own)
+      : rank_(rank), limits_(limits), cycle_(cycle), own_(own) {}
 
   // This rank. What these return goes to the root.
 
@@ -92,7 +86,6 @@ class OperationWatch {
   void settled(const OpKey& key);
 
  private:
-  [[nodiscard]] TimePoint due(const OwnOperation& operation) const;
   void add_late(TimePoint now, std::vector<Overdue>& found);
   void add_blocking(TimePoint now, std::vector<Overdue>& found);
   [[nodiscard]] bool blocks(const OwnOperation& operation, const OpKey& key) const;
@@ -104,7 +97,8 @@ class OperationWatch {
   void judge_time(const StallFact& fact, Verdict& verdict) const;
 
   const int rank_;
-  const WatchLimits limits_;
+  const StallLimits limits_;
+  const Duration cycle_;
   OwnOperations& own_;
   // This rank.
   TimePoint late_deadline_ = kForever;

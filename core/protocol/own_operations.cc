@@ -31,7 +31,7 @@ Status OwnOperations::submit(const Request& request, std::uint64_t ticket, TimeP
       !stands_for(*cache_.at(slot), request)) {
     return submit_otherwise(request, ticket, now, std::move(payload), told);
   }
-  add_known({ticket, request, now, now}, slot, std::move(payload), told);
+  add_known({ticket, request, {now}}, slot, std::move(payload), told);
   return {};
 }
 
@@ -62,9 +62,9 @@ Status OwnOperations::submit_otherwise(const Request& request, std::uint64_t tic
   const int slot = cache_.find(request);
   const bool is_known = slot >= 0 && stands_for(*cache_.at(slot), request);
   if (is_known && !key.name.empty()) {
-    add_known({ticket, request, now, now}, slot, std::move(payload), told);
+    add_known({ticket, request, {now}}, slot, std::move(payload), told);
   } else {
-    by_key_.emplace(key, OwnOperation{ticket, request, now, now});
+    by_key_.emplace(key, OwnOperation{ticket, request, {now}});
     ++size_;
     told.report = report_of(request, key, is_known ? slot : -1, std::move(payload));
   }
@@ -199,7 +199,7 @@ std::vector<StallFact> OwnOperations::facts(const std::vector<OpKey>& keys, Time
     fact.key = key;
     if (const OwnOperation* own = find(key)) {
       fact.kind = static_cast<int>(own->request.kind);
-      fact.waited_ms = to_ms(now - own->submitted);
+      fact.waited_ms = to_ms(now - own->lateness.since);
     } else if (!has_joined()) {
       fact.missing = {node_.rank};
     }

@@ -12,6 +12,7 @@
 #include "core/base/status.h"
 #include "core/protocol/frames.h"
 #include "core/protocol/inline_payload.h"
+#include "core/protocol/lateness.h"
 #include "core/protocol/request.h"
 #include "core/protocol/response_cache.h"
 #include "core/protocol/tree.h"
@@ -30,9 +31,7 @@ struct Announcement {
 struct OwnOperation {
   std::uint64_t ticket = 0;
   Request request;
-  TimePoint submitted;
-  TimePoint noted;        ///< When its lateness was last reported; `submitted` at first.
-  bool given_up = false;  ///< This rank has asked the root to fail it for lateness.
+  Lateness lateness;  ///< Since it was submitted. Reports go to the root.
 };
 
 /// Keeps this rank's operations that are in flight. Those whose request is cached are found by

@@ -5,10 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include "core/base/clock.h"
-#include "core/base/log.h"
-#include "ops/compression/auto/cost_model.h"
+#include <utility>
 
 namespace ronde {
 namespace {
@@ -45,12 +42,34 @@ std::string milliseconds(double seconds) { return fmt::format("{:.3g} ms", secon
 
 }  // namespace
 
-Result<AutoChoice> AutoCompression::choose(const Bundle& bundle, Accuracy accuracy,
-                                           const GroupProbe& probe) {
+Result<AutoChoice> AutoCompression::choose(const Bundle& bundle, const AbortToken& abort) {
+  timing_ = false;
+  if (!bundle.compression.starts_with(codec_name(CodecKind::kAuto))) {
+    return AutoChoice{.compression = bundle.compression};
+  }
+  RONDE_ASSIGN_OR_RETURN(const CompressionSpec asked, parse_compression(bundle.compression));
+  const bool dense = options_.deterministic || bundle.device.kind != DeviceKind::kCpu;
+  const Accuracy accuracy = dense ? Accuracy::kLossless : asked.accuracy;
+  RONDE_ASSIGN_OR_RETURN(AutoChoice choice, choose_for(bundle, accuracy, abort));
+  timing_ = true;
+  untimed_ns_ = 0;
+  begin_ = now();
+  if (choice.compression.empty()) return choice;
+  // What the user said of residuals holds.
+  RONDE_ASSIGN_OR_RETURN(CompressionSpec spec, parse_compression(choice.compression));
+  if (spec.error_feedback) spec.residual = asked.residual;
+  choice.compression = to_string(spec);
+  return choice;
+}
+
+Result<AutoChoice> AutoCompression::choose_for(const Bundle& bundle, Accuracy accuracy,
+                                               const AbortToken& abort) {
   last_ = nullptr;
-  in_memory_ = probe.in_memory;
-  if (probe.size == 1 || in_memory_ || accuracy == Accuracy::kLossless) return AutoChoice();
-  RONDE_RETURN_IF_ERROR(measure(accuracy, probe));
+  asked_ = true;
+  if (options_.size == 1 || options_.in_memory || accuracy == Accuracy::kLossless) {
+    return AutoChoice();
+  }
+  RONDE_RETURN_IF_ERROR(measure(accuracy, abort));
   const TensorLoad load = load_of(shapes_of(bundle), size_of(bundle.dtype));
   Known& known = known_[class_of(load, accuracy)];
   known.load = load;
@@ -72,7 +91,18 @@ Result<AutoChoice> AutoCompression::choose(const Bundle& bundle, Accuracy accura
     choice.compression = codec_name(kind);
   }
   ++bundles_;
+  if (choice.changed) report(choice, input_bytes(bundle));
   return choice;
+}
+
+void AutoCompression::report(const AutoChoice& choice, std::size_t bytes) const {
+  EventSink* const events = options_.events == nullptr ? nullptr : options_.events->get();
+  if (events == nullptr) return;
+  events->instant(kMarksTrack,
+                  fmt::format("compression auto: {:.3g} MB {}, predicted {:.3g} ms (dense {:.3g})",
+                              static_cast<double>(bytes) * 1e-6,
+                              choice.compression.empty() ? "dense" : choice.compression,
+                              choice.predicted_s * 1e3, choice.dense_s * 1e3));
 }
 
 /// Notes the tensors that may have a residual. True if a bundle, dense or of 16 bits, must also
@@ -91,12 +121,17 @@ bool AutoCompression::settle_debts(const Bundle& bundle, CodecKind kind) {
   return owed;
 }
 
-Status AutoCompression::observe(double seconds, const GroupProbe& probe) {
+Status AutoCompression::observe(const AbortToken& abort) {
+  if (!std::exchange(timing_, false)) return {};
+  return learn(1e-9 * static_cast<double>(to_ns(now() - begin_) - untimed_ns_), abort);
+}
+
+Status AutoCompression::learn(double seconds, const AbortToken& abort) {
   if (last_ == nullptr || !last_counts_) return {};
   CostHistory& history = last_->history;
   if (history.settled() && last_->bundles % kObserveEvery != 0) return {};
   const std::int64_t mine = nanoseconds(seconds);
-  RONDE_ASSIGN_OR_RETURN(const auto all, probe.exchange({&mine, 1}));
+  RONDE_ASSIGN_OR_RETURN(const auto all, exchange_.allgather({&mine, 1}, abort));
   // The last to come waits for nobody: its time is the allreduce's own.
   const auto least = static_cast<double>(*std::min_element(all.begin(), all.end())) * 1e-9;
   if (history.observe(last_kind_, least)) drift();
@@ -112,23 +147,23 @@ void AutoCompression::drift() {
   link_.reset();
 }
 
-Status AutoCompression::measure(Accuracy accuracy, const GroupProbe& probe) {
+Status AutoCompression::measure(Accuracy accuracy, const AbortToken& abort) {
   if (!measured_for_ || *measured_for_ < accuracy) {
-    RONDE_RETURN_IF_ERROR(measure_codecs_of(accuracy, probe));
+    RONDE_RETURN_IF_ERROR(measure_codecs_of(accuracy, abort));
     measured_for_ = accuracy;
   }
-  return link_ ? Status() : measure_link(probe);
+  return link_ ? Status() : measure_link(abort);
 }
 
 /// The slowest rank's costs count. All ranks measure at once, as they will compress at once: a host
 /// may have more ranks than cores.
-Status AutoCompression::measure_codecs_of(Accuracy accuracy, const GroupProbe& probe) {
+Status AutoCompression::measure_codecs_of(Accuracy accuracy, const AbortToken& abort) {
   const std::int64_t nothing = 0;
-  RONDE_RETURN_IF_ERROR(probe.exchange({&nothing, 1}).status());  // all are here
+  RONDE_RETURN_IF_ERROR(exchange_.allgather({&nothing, 1}, abort).status());  // all are here
   const CodecCosts mine = measure_codecs(candidates(accuracy, sizeof(float)));
   std::vector<std::int64_t> numbers;
   for (const double cost : mine) numbers.push_back(nanoseconds(1e6 * cost));
-  RONDE_ASSIGN_OR_RETURN(const auto all, probe.exchange(numbers));
+  RONDE_ASSIGN_OR_RETURN(const auto all, exchange_.allgather(numbers, abort));
   codecs_ = {};
   for (std::size_t i = 0; i < all.size(); ++i) {
     double& cost = codecs_[i % kCodecKinds];
@@ -138,15 +173,21 @@ Status AutoCompression::measure_codecs_of(Accuracy accuracy, const GroupProbe& p
 }
 
 /// Seconds that a dense allreduce takes the rank that comes last; of short ones the best of some.
-Result<double> AutoCompression::time_dense(std::size_t bytes, const GroupProbe& probe) {
+Result<double> AutoCompression::time_dense(std::size_t bytes, const AbortToken& abort) {
+  std::vector<std::byte> zeros(bytes);
+  const Segment segment{zeros.data(), zeros.data(), bytes};
+  Work work;
+  work.kind = Collective::kAllreduce;
+  work.segments = {&segment, 1};
+  work.bytes = bytes;
   double best = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kRepeats; ++i) {
     const std::int64_t nothing = 0;
-    RONDE_RETURN_IF_ERROR(probe.exchange({&nothing, 1}).status());  // all are here
+    RONDE_RETURN_IF_ERROR(exchange_.allgather({&nothing, 1}, abort).status());  // all are here
     const TimePoint begin = now();
-    RONDE_RETURN_IF_ERROR(probe.dense(bytes));
+    RONDE_RETURN_IF_ERROR(host_.run(work, kNoStream, abort));
     const std::int64_t mine = to_ns(now() - begin);
-    RONDE_ASSIGN_OR_RETURN(const auto all, probe.exchange({&mine, 1}));
+    RONDE_ASSIGN_OR_RETURN(const auto all, exchange_.allgather({&mine, 1}, abort));
     best = std::min(best, static_cast<double>(*std::min_element(all.begin(), all.end())) * 1e-9);
     if (best >= kVeryLong || (best >= kLongEnough && i + 1 >= kLongRepeats)) break;
   }
@@ -156,11 +197,11 @@ Result<double> AutoCompression::time_dense(std::size_t bytes, const GroupProbe& 
 /// Sizes double until one takes long enough to outlast the burst that a traffic shaper lets pass.
 /// That size is timed twice: one slow time, beside the best of several, would look like a slow
 /// link.
-Status AutoCompression::measure_link(const GroupProbe& probe) {
-  RONDE_ASSIGN_OR_RETURN(const double latency, time_dense(kSmallBytes, probe));
+Status AutoCompression::measure_link(const AbortToken& abort) {
+  RONDE_ASSIGN_OR_RETURN(const double latency, time_dense(kSmallBytes, abort));
   std::vector<DenseTime> times{{kSmallBytes, latency}};
   for (std::size_t bytes = kFirstBytes; bytes <= kMostBytes; bytes *= 2) {
-    RONDE_ASSIGN_OR_RETURN(const double seconds, time_dense(bytes, probe));
+    RONDE_ASSIGN_OR_RETURN(const double seconds, time_dense(bytes, abort));
     times.push_back({bytes, seconds});
     if (seconds >= kLongEnough) break;
   }
@@ -170,7 +211,8 @@ Status AutoCompression::measure_link(const GroupProbe& probe) {
 
 std::vector<std::string> AutoCompression::explain() const {
   std::vector<std::string> lines;
-  if (in_memory_) lines.emplace_back("dense: ranks share memory, which no codec is faster than");
+  if (asked_ && options_.in_memory)
+    lines.emplace_back("dense: ranks share memory, which no codec is faster than");
   if (!link_) return lines;
   lines.push_back(fmt::format("dense allreduce: {:.0f} us, and {:.4g} MB/s", link_->latency_s * 1e6,
                               link_->byte_s > 0 ? 1e-6 / link_->byte_s : 0.0));

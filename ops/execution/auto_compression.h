@@ -3,30 +3,22 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "core/base/status.h"
+#include "core/ports/communicator.h"
+#include "core/ports/event_sink.h"
 #include "core/ports/executor.h"
+#include "ops/communicator/number_exchange.h"
 #include "ops/compression/auto/cost_history.h"
 #include "ops/compression/auto/cost_model.h"
 
 namespace ronde {
-
-/// How the group moves data, for measuring. All ranks call alike.
-struct GroupProbe {
-  int size = 1;
-  bool in_memory = false;  ///< Ranks share memory, which no codec is faster than.
-  /// Runs a dense allreduce of fp32 of that many bytes.
-  std::function<Status(std::size_t bytes)> dense;
-  /// Gives every rank the numbers of all, equally many of each.
-  std::function<Result<std::vector<std::int64_t>>(std::span<const std::int64_t> mine)> exchange;
-};
 
 /// The choice for a bundle.
 struct AutoChoice {
@@ -36,16 +28,31 @@ struct AutoChoice {
   bool changed = false;  ///< The last bundle like this one got another.
 };
 
-/// For one group. Threads: one at a time.
+/// For one group; all ranks call alike. Threads: one at a time.
 class AutoCompression {
  public:
-  /// The choice for a bundle, the same on all ranks; measures link and codecs at first, which takes
-  /// some tens of milliseconds (several hundred on links below 10 Mbit/s).
-  /// `probe` is used during the call only. Errors: the probe's.
-  Result<AutoChoice> choose(const Bundle& bundle, Accuracy accuracy, const GroupProbe& probe);
-  /// Learns the time of the bundle that was chosen for last. At intervals, ranks agree on it.
-  /// Errors: the probe's.
-  Status observe(double seconds, const GroupProbe& probe);
+  struct Options {
+    int size = 1;
+    bool in_memory = false;               ///< Ranks share memory, which no codec is faster than.
+    bool deterministic = false;           ///< `auto` then compresses nothing: it depends on time.
+    const EventSwitch* events = nullptr;  ///< Gets the choices; may be null.
+  };
+  /// `host` runs dense work in host memory. Both outlive it.
+  AutoCompression(const Options& options, Communicator& host, NumberExchange& exchange)
+      : options_(options), host_(host), exchange_(exchange) {}
+
+  /// The choice for a bundle, the same on all ranks. One that is not `auto` keeps what it says;
+  /// `auto` in device memory is dense. Measures link and codecs at first, which takes some tens of
+  /// milliseconds (several hundred on links below 10 Mbit/s). Blocks where ranks measure or agree.
+  /// Errors: kInvalidArgument where the compression does not parse; those of the measurements.
+  Result<AutoChoice> choose(const Bundle& bundle, const AbortToken& abort);
+  /// Ends the time of the bundle that was chosen for last, and learns it; does nothing if it is not
+  /// `auto`. Errors: the exchange's.
+  Status observe(const AbortToken& abort);
+  /// Learns a time of that bundle. At intervals, ranks agree on it. Errors: the exchange's.
+  Status learn(double seconds, const AbortToken& abort);
+  /// Nanoseconds since choose() that do not count: the caller adds to them.
+  [[nodiscard]] std::int64_t* untimed_ns() noexcept { return &untimed_ns_; }
   /// Measurements and choices as lines for people; empty before the first choice.
   [[nodiscard]] std::vector<std::string> explain() const;
 
@@ -56,18 +63,27 @@ class AutoCompression {
     Accuracy accuracy = Accuracy::kSafe;
     std::uint64_t bundles = 0;
   };
-  Status measure(Accuracy accuracy, const GroupProbe& probe);
-  Status measure_codecs_of(Accuracy accuracy, const GroupProbe& probe);
-  Status measure_link(const GroupProbe& probe);
-  Result<double> time_dense(std::size_t bytes, const GroupProbe& probe);
+  Result<AutoChoice> choose_for(const Bundle& bundle, Accuracy accuracy, const AbortToken& abort);
+  Status measure(Accuracy accuracy, const AbortToken& abort);
+  Status measure_codecs_of(Accuracy accuracy, const AbortToken& abort);
+  Status measure_link(const AbortToken& abort);
+  Result<double> time_dense(std::size_t bytes, const AbortToken& abort);
   void drift();
   bool settle_debts(const Bundle& bundle, CodecKind kind);
+  void report(const AutoChoice& choice, std::size_t bytes) const;
 
+  const Options options_;
+  Communicator& host_;
+  NumberExchange& exchange_;
   std::optional<LinkCost> link_;
   std::optional<Accuracy> measured_for_;
   CodecCosts codecs_{};
   std::map<LoadClass, Known> known_;
-  bool in_memory_ = false;
+  bool asked_ = false;  // for a bundle that may be compressed
+  // The bundle that was chosen for last.
+  bool timing_ = false;
+  TimePoint begin_;
+  std::int64_t untimed_ns_ = 0;
   Known* last_ = nullptr;
   CodecKind last_kind_ = kDense;
   bool last_counts_ = false;

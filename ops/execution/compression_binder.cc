@@ -44,18 +44,27 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 
 }  // namespace
 
-/// Each rank counts steps; the largest count decides.
 Result<bool> CompressionBinder::travels_dense(const Bundle& bundle, const std::string& compression,
                                               NumberExchange& exchange, const AbortToken& abort) {
-  RONDE_ASSIGN_OR_RETURN(const WarmUp mine, warm_up(bundle, compression));
-  if (mine.dense_steps == 0) return false;
-  RONDE_ASSIGN_OR_RETURN(const auto all, exchange.allgather({&mine.passed, 1}, abort));
-  const std::int64_t passed = *std::max_element(all.begin(), all.end());
-  if (passed < 0 || passed >= mine.dense_steps) {
+  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(compression));
+  // All ranks decide this alike, by the bundle and those of end_warm_up().
+  if (!begins_dense(scheme->spec) || is_warm(bundle, compression)) return false;
+  std::vector<std::shared_ptr<Residual>> residuals;
+  std::int64_t passed = -1;  // the fewest steps of any tensor; -1: this rank keeps nothing
+  for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
+    auto residual = residual_of(bundle, i, scheme->spec);
+    if (!residual) continue;
+    const auto steps = static_cast<std::int64_t>(residual->steps());
+    passed = residuals.empty() ? steps : std::min(passed, steps);
+    residuals.push_back(std::move(residual));
+  }
+  RONDE_ASSIGN_OR_RETURN(const auto all, exchange.allgather({&passed, 1}, abort));
+  const std::int64_t most = *std::max_element(all.begin(), all.end());
+  if (most < 0 || most >= static_cast<std::int64_t>(scheme->spec.warmup)) {
     end_warm_up(bundle, compression);
     return false;
   }
-  RONDE_RETURN_IF_ERROR(pass_step(bundle, compression));
+  for (const auto& residual : residuals) residual->next_step();
   return true;
 }
 
@@ -97,21 +106,6 @@ std::shared_ptr<Residual> CompressionBinder::residual_of(const Bundle& bundle, s
   return options_.residuals->find(options_.set, key, count_of(tensor), spec.residual);
 }
 
-Result<WarmUp> CompressionBinder::warm_up(const Bundle& bundle, const std::string& compression) {
-  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(compression));
-  const CompressionSpec& spec = scheme->spec;
-  WarmUp state;
-  if (!begins_dense(spec) || is_warm(bundle, compression)) return state;
-  state.dense_steps = static_cast<std::int64_t>(spec.warmup);
-  for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
-    const auto residual = residual_of(bundle, i, spec);
-    if (!residual) continue;
-    const auto steps = static_cast<std::int64_t>(residual->steps());
-    state.passed = state.passed < 0 ? steps : std::min(state.passed, steps);
-  }
-  return state;
-}
-
 bool CompressionBinder::is_warm(const Bundle& bundle, const std::string& compression) const {
   for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
     const std::string key = key_of(bundle, i);
@@ -131,15 +125,6 @@ void CompressionBinder::end_warm_up(const Bundle& bundle, const std::string& com
     if (!key.empty()) warm_[key] = {count_of(bundle.tensors[i]), compression};
   }
   if (options_.residuals != nullptr) options_.residuals->end_warm_up(options_.set);
-}
-
-Status CompressionBinder::pass_step(const Bundle& bundle, const std::string& compression) {
-  RONDE_ASSIGN_OR_RETURN(const Scheme* scheme, look_up(compression));
-  for (std::size_t i = 0; i < bundle.tensors.size(); ++i) {
-    const auto residual = residual_of(bundle, i, scheme->spec);
-    if (residual) residual->next_step();
-  }
-  return {};
 }
 
 Result<CompressedWork> CompressionBinder::prepare(const Bundle& bundle,

@@ -16,13 +16,6 @@
 
 namespace ronde {
 
-/// How far a bundle is in its codec's warm-up.
-struct WarmUp {
-  std::int64_t dense_steps = 0;  ///< 0 where there are none, or ranks agreed that they are over.
-  /// The fewest steps of any of its tensors; -1: none keeps anything on this rank.
-  std::int64_t passed = -1;
-};
-
 /// For one group. Random bits depend on the codec's seed, the tensor's name, how often it was
 /// compressed, and the rank. Threads: one at a time.
 class CompressionBinder {
@@ -52,13 +45,9 @@ class CompressionBinder {
                    EventSink* events) const;
 
  private:
-  /// How far a bundle is in its codec's warm-up. Whether `dense_steps` is 0 is the same on all
-  /// ranks: it follows from the bundle, and from the bundles of end_warm_up().
-  Result<WarmUp> warm_up(const Bundle& bundle, const std::string& compression);
   /// Records on all ranks that the warm-up of a bundle's tensors is over, in all later bundles:
   /// until one has another size or codec, or residuals are loaded.
   void end_warm_up(const Bundle& bundle, const std::string& compression);
-  Status pass_step(const Bundle& bundle, const std::string& compression);
   Result<const Scheme*> look_up(const std::string& text);
   std::shared_ptr<Residual> residual_of(const Bundle& bundle, std::size_t index,
                                         const CompressionSpec& spec) const;

@@ -33,10 +33,11 @@ WorkBinder::WorkBinder(Options options)
       adasum_(host_.dense(), host_.dense().kernels(), options.host.rank, options.host.size),
       exchange_(host_.dense(), options.host.size),
       codecs_(std::move(options.compression)),
-      tuner_({.size = options.host.size,
-              .deterministic = options.host.deterministic,
-              .events = options.events},
-             host_, exchange_) {}
+      auto_({.size = options.host.size,
+             .in_memory = host_.in_memory(),
+             .deterministic = options.host.deterministic,
+             .events = options.events},
+            host_.dense(), exchange_) {}
 
 Status WorkBinder::begin(const Bundle& bundle, const AbortToken& abort) {
   return is_on_device(bundle) ? device_.begin(bundle, abort) : Status();
@@ -66,7 +67,8 @@ Result<BoundWork> WorkBinder::bind(const Bundle& bundle, const Work& work,
                                    const AbortToken& abort) {
   if (is_adasum(work)) return bind_adasum(bundle, work, abort);
   if (bundle.compression.empty()) return bind_dense(bundle, work, abort);
-  RONDE_ASSIGN_OR_RETURN(compression_, tuner_.choose(bundle, work.bytes, abort));
+  RONDE_ASSIGN_OR_RETURN(AutoChoice choice, auto_.choose(bundle, abort));
+  compression_ = std::move(choice.compression);
   if (compression_.empty()) return bind_dense(bundle, work, abort);
   RONDE_ASSIGN_OR_RETURN(const bool dense,
                          codecs_.travels_dense(bundle, compression_, exchange_, abort));
@@ -171,7 +173,7 @@ Status WorkBinder::run(const BoundWork& bound, const AbortToken& abort) {
 Status WorkBinder::finish(const Bundle& bundle, const BoundWork& bound, const AbortToken& abort) {
   if (is_adasum(bound.work)) return device_.bring_up(bound.on_device);
   if (bound.compression != nullptr) RONDE_RETURN_IF_ERROR(keep_residuals(bundle, bound, abort));
-  return bundle.compression.empty() ? Status() : tuner_.observe(abort);
+  return bundle.compression.empty() ? Status() : auto_.observe(abort);
 }
 
 /// A device keeps its residuals itself: only their norms are noted here.
@@ -187,7 +189,7 @@ Status WorkBinder::keep_residuals(const Bundle& bundle, const BoundWork& bound,
     return {};
   }
   {
-    const Stopwatch noting(tuner_.untimed_ns());
+    const Stopwatch noting(auto_.untimed_ns());
     codecs_.note_losses(bundle, bound.work, compression, events);
   }
   compression.commit(bound.work);

@@ -16,7 +16,7 @@
 #include "ops/communicator/compressed.h"
 #include "ops/communicator/number_exchange.h"
 #include "ops/device/communicator.h"
-#include "ops/execution/auto_tuner.h"
+#include "ops/execution/auto_compression.h"
 #include "ops/execution/compression_binder.h"
 #include "ops/execution/host_communicators.h"
 
@@ -81,7 +81,7 @@ class WorkBinder {
   [[nodiscard]] bool polls() const noexcept { return host_.dense().traits().polls; }
   /// As Executor has them.
   [[nodiscard]] std::string last_path() const;
-  [[nodiscard]] std::vector<std::string> explain_compression() const { return tuner_.explain(); }
+  [[nodiscard]] std::vector<std::string> explain_compression() const { return auto_.explain(); }
 
  private:
   Result<BoundWork> bind_dense(const Bundle& bundle, const Work& work, const AbortToken& abort);
@@ -101,7 +101,7 @@ class WorkBinder {
   AdasumCommunicator adasum_;
   NumberExchange exchange_;
   CompressionBinder codecs_;
-  AutoTuner tuner_;
+  AutoCompression auto_;
   std::vector<Segment> products_;
   std::string compression_;  // of the compressed work at hand
   Route last_route_;         // of what ran last on the host

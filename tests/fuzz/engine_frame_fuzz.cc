@@ -11,10 +11,10 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   ronde::FuzzInput input(data, size);
   ronde::test::FakeChannel channel(0, 3);
-  ronde::FrameSender sender(channel, [](const ronde::Status&) {});
+  ronde::AbortToken abort;
+  ronde::FrameSender sender(channel, abort);
   ronde::KeyValueExchange exchange(sender);
   exchange.begin({1, 0}, {0, 1, 2}, "mine");
-  ronde::AbortToken abort;
   ronde::OperationRing records;
   ronde::Meter meter;
   ronde::DrivingRole role(channel);

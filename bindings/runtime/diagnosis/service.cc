@@ -94,7 +94,7 @@ Service::Service(ServiceOptions options)
       signal_(options_.signal, *options_.waker),
       timeline_signal_(options_.timeline_signal, *options_.waker, Reason::kTimeline),
       script_(options_.script),
-      watch_(options_.stall_warning, options_.stall_error, now()),
+      watch_(options_.stall, now()),
       reporter_(options_.fail) {
   auto socket = open_diagnostics(self_.text());
   if (socket.ok()) {
@@ -152,7 +152,7 @@ void Service::serve_reasons() {
 void Service::tell_stall() {
   const TimePoint time = now();
   if (options_.folder.empty()) return;
-  if (stall_told_ != TimePoint() && time - stall_told_ < options_.stall_warning * 3 / 4) return;
+  if (stall_told_ != TimePoint() && time - stall_told_ < options_.stall.warning * 3 / 4) return;
   stall_told_ = time;
   tell("stall");
 }

@@ -36,9 +36,7 @@ struct ServiceOptions {
   const WaitingCallers* callers = nullptr;  ///< Outlives it.
   Waker* waker = nullptr;                   ///< Outlives it.
   ScriptSource script;                      ///< Null in a program without a script.
-  /// Time between two warnings of one operation, and between two dumps of stalls. Zero: never.
-  Duration stall_warning{};
-  Duration stall_error{};                   ///< Operations that run for longer fail the job.
+  StallLimits stall;  ///< Two dumps of stalls are a warning's time apart, too.
   std::function<void(const Status&)> fail;  ///< Declares the job broken; any thread.
 };
 

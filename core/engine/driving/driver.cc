@@ -101,10 +101,11 @@ void Driver::drive_for(const Predicate& done, const WaitOptions& options, std::u
 
 void Driver::give_up(bool late) {
   const int rank = channel_.topology().rank;
-  membership_.fail(Status(late ? Code::kTimeout : Code::kInterrupted,
-                          fmt::format("rank {} {} while data moved", rank,
-                                      late ? "came to the end of its wait" : "was interrupted"))
-                       .about({.rank = rank, .host = {}, .pid = 0}));
+  membership_.abort().abort(
+      Status(late ? Code::kTimeout : Code::kInterrupted,
+             fmt::format("rank {} {} while data moved", rank,
+                         late ? "came to the end of its wait" : "was interrupted"))
+          .about({.rank = rank, .host = {}, .pid = 0}));
 }
 
 void Driver::help(const Operation& operation, TimePoint until) {

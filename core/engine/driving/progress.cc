@@ -13,6 +13,11 @@ bool Progress::step() {
   progressed |= held_.deliver(router_);  // before what has come since
   progressed |= channel_.poll(router_);
   progressed |= queues_.come_due();
+  if (membership_.abort().aborted() && (progressed || !is_broken_)) {
+    membership_.end_all();  // also what has come since the job broke
+    is_broken_ = true;
+    progressed = true;
+  }
   if (!progressed) return false;
   flush();
   run_agreed();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/engine/frames/frame.h"
+#include "core/engine/peers/membership.h"
 #include "core/engine/peers/router.h"
 #include "core/engine/queues/queues.h"
 #include "core/engine/queues/task_queue.h"
@@ -17,11 +18,12 @@ class Progress {
  public:
   /// `on_stall`: see EngineOptions::on_stall; may be empty. All references outlive it.
   Progress(ControlChannel& channel, TaskQueue& tasks, Router& router, Queues& queues,
-           std::function<void()> on_stall)
+           Membership& membership, std::function<void()> on_stall)
       : channel_(channel),
         tasks_(tasks),
         router_(router),
         queues_(queues),
+        membership_(membership),
         on_stall_(std::move(on_stall)),
         held_(tasks.abort()) {}
 
@@ -51,9 +53,11 @@ class Progress {
   TaskQueue& tasks_;
   Router& router_;
   Queues& queues_;
+  Membership& membership_;
   const std::function<void()> on_stall_;
   bool may_run_ = false;
-  bool runs_ = false;  // agreed work, in this thread perhaps
+  bool runs_ = false;       // agreed work, in this thread perhaps
+  bool is_broken_ = false;  // the job, and operations have ended for that
   HeldFrames held_;
 };
 

@@ -68,10 +68,9 @@ Status read_failure(std::span<const std::byte> payload, Status& failure);
 /// Threads: the driving thread.
 class FrameSender {
  public:
-  /// `channel` outlives the sender. `on_error` gets what broke the channel. The channel reports
-  /// ranks that are lost or have left by itself, so frames to them are dropped.
-  FrameSender(ControlChannel& channel, std::function<void(const Status&)> on_error)
-      : channel_(channel), on_error_(std::move(on_error)) {}
+  /// `abort`: the job's, which an error of the channel breaks. The channel reports ranks that are
+  /// lost or have left by itself, so frames to them are dropped. Both outlive the sender.
+  FrameSender(ControlChannel& channel, AbortToken& abort) : channel_(channel), abort_(abort) {}
 
   /// The ranks that it reaches, and this one.
   [[nodiscard]] const Topology& topology() const noexcept { return channel_.topology(); }
@@ -84,14 +83,14 @@ class FrameSender {
     for (const OutFrame& frame : frames_) {
       const Status status =
           channel_.send(frame.to, make_frame(buffer_, {.kind = kind, .id = id}, frame.bytes));
-      if (!status.ok() && status.code() != Code::kRankFailure) on_error_(status);
+      if (!status.ok() && status.code() != Code::kRankFailure) abort_.abort(status);
     }
     frames_.clear();
   }
 
  private:
   ControlChannel& channel_;
-  const std::function<void(const Status&)> on_error_;
+  AbortToken& abort_;
   std::vector<OutFrame> frames_;
   std::vector<std::byte> buffer_;  // reused
 };

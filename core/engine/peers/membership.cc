@@ -7,27 +7,12 @@
 #include "core/protocol/tree.h"
 
 namespace ronde {
-namespace {
 
-/// Each operation's error names it, so those of one rank's end differ.
-bool are_of_one_rank(const Status& a, const Status& b) {
-  if (!a.failed_rank() || !b.failed_rank()) return a.message() == b.message();
-  return a.failed_rank()->rank == b.failed_rank()->rank;
-}
-
-}  // namespace
-
-void Membership::fail(const Status& reason) {
-  tasks_.abort().abort(reason);
-  tasks_.post([this, reason] { fail_now(reason); });
-}
-
-void Membership::fail_now(const Status& reason) {
-  tasks_.abort().abort(reason);
-  const Status first = job_status();
-  tell_failure(first);
-  queues_.fail_pending(first);
-  messages_.fail_all(first);
+void Membership::end_all() {
+  const Status reason = job_status();
+  tell_failure(reason);
+  queues_.fail_pending(reason);
+  messages_.fail_all(reason);
   tasks_.notify_callers();
 }
 
@@ -74,7 +59,7 @@ Status Membership::on_failure_frame(int from, std::span<const std::byte> payload
   if (topology.same_host(from, topology.rank)) {
     for (const int rank : topology.host_ranks(from)) knowing_->insert(rank);
   }
-  fail_now(failure);
+  abort().abort(failure);
   return {};
 }
 
@@ -104,20 +89,6 @@ Status Membership::failure_of(int rank) const {
   MutexLock lock(mutex_);
   const auto found = left_.find(rank);
   return found == left_.end() ? Status() : found->second;
-}
-
-void Membership::note_left_behind(const Status& why) {
-  {
-    MutexLock lock(mutex_);
-    if (are_of_one_rank(left_behind_, why)) return;
-    left_behind_ = why;
-  }
-  if (on_left_behind_) on_left_behind_();
-}
-
-Status Membership::left_behind() const {
-  MutexLock lock(mutex_);
-  return left_behind_;
 }
 
 }  // namespace ronde

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,24 +23,17 @@ namespace ronde {
 /// Threads: any, unless a member says otherwise.
 class Membership {
  public:
-  /// `on_left_behind`: see EngineOptions::on_left_behind; may be empty. All references outlive it.
-  Membership(TaskQueue& tasks, FrameSender& sender, Queues& queues, Messages& messages,
-             std::function<void()> on_left_behind)
-      : tasks_(tasks),
-        sender_(sender),
-        queues_(queues),
-        messages_(messages),
-        on_left_behind_(std::move(on_left_behind)) {}
+  /// All outlive it.
+  Membership(TaskQueue& tasks, FrameSender& sender, Queues& queues, Messages& messages)
+      : tasks_(tasks), sender_(sender), queues_(queues), messages_(messages) {}
 
   /// Ok, or why the job is broken.
   [[nodiscard]] Status job_status() const { return tasks_.abort().status(); }
-  /// Aborted once it is.
-  [[nodiscard]] const AbortToken& abort() const noexcept { return tasks_.abort(); }
-  /// Declares the job broken: all waits end, and all operations once the driving thread sees it.
-  void fail(const Status& reason);
-  /// As fail(), at once. Tells other ranks that do not know; each tells more. Threads: the driving
-  /// thread.
-  void fail_now(const Status& reason);
+  /// Aborted once it is: all waits end, and all operations with the next step.
+  [[nodiscard]] AbortToken& abort() const noexcept { return tasks_.abort(); }
+  /// The job is broken: ends all operations. Tells other ranks that do not know; each tells more.
+  /// Threads: the driving thread.
+  void end_all() RONDE_EXCLUDES(mutex_);
   /// Another rank says that the job is broken. Errors: kInvalidArgument where the payload is
   /// malformed. Threads: the driving thread.
   Status on_failure_frame(int from, std::span<const std::byte> payload);
@@ -54,10 +46,6 @@ class Membership {
   /// Why no answer can come from a rank: the job's failure, or the reason why it has left. Ok where
   /// it takes part.
   [[nodiscard]] Status failure_of(int rank) const RONDE_EXCLUDES(mutex_);
-  /// Notes that an operation has ended as a rank died or left.
-  void note_left_behind(const Status& why) RONDE_EXCLUDES(mutex_);
-  /// The first error of the rank that note_left_behind() heard of last; ok if there is none.
-  [[nodiscard]] Status left_behind() const RONDE_EXCLUDES(mutex_);
 
  private:
   void tell_failure(const Status& reason) RONDE_EXCLUDES(mutex_);
@@ -68,13 +56,11 @@ class Membership {
   FrameSender& sender_;
   Queues& queues_;
   Messages& messages_;
-  const std::function<void()> on_left_behind_;
   // Driving thread only.
   std::optional<std::set<int>> knowing_;  // of the failure, once there is one
   // Guarded. Predicates of waits take this mutex.
   mutable Mutex mutex_;
   std::map<int, Status> left_ RONDE_GUARDED_BY(mutex_);
-  Status left_behind_ RONDE_GUARDED_BY(mutex_);
 };
 
 }  // namespace ronde

@@ -7,9 +7,9 @@ namespace ronde {
 void Router::on_frame(int from, std::span<const std::byte> frame) {
   const Status status = route(from, frame);
   if (status.ok()) return;
-  membership_.fail(
-      Status(Code::kInternal,
-             fmt::format("rank {} sent a frame that makes no sense: {}", from, status.message())));
+  membership_.abort().abort(
+      {Code::kInternal,
+       fmt::format("rank {} sent a frame that makes no sense: {}", from, status.message())});
 }
 
 Status Router::route(int from, std::span<const std::byte> frame) {
@@ -26,7 +26,7 @@ Status Router::route(int from, std::span<const std::byte> frame) {
     case EnginePart::kMessage:
       return messages_.on_frame(from, payload);
     case EnginePart::kClock:
-      on_clock_(from, payload);
+      on_clock(from, payload);
       return {};
     case EnginePart::kLaunch:
       queues_.launches().order(from, static_cast<SetId>(header->id));
@@ -37,7 +37,14 @@ Status Router::route(int from, std::span<const std::byte> frame) {
   return {};
 }
 
-void Router::on_peer_lost(int, const Status& reason) { membership_.fail_now(reason); }
+void Router::on_clock(int from, std::span<const std::byte> message) {
+  auto answer = on_clock_ ? on_clock_(message) : std::nullopt;
+  if (!answer) return;
+  sender_.add(from, *std::move(answer));
+  sender_.send(EnginePart::kClock, 0);
+}
+
+void Router::on_peer_lost(int, const Status& reason) { membership_.abort().abort(reason); }
 
 void Router::on_peer_left(int rank, const Status& reason) {
   exchange_.on_left(rank, reason);

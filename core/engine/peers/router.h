@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "core/engine/frames/frame.h"
 #include "core/engine/peers/key_value_exchange.h"
@@ -15,17 +17,20 @@
 
 namespace ronde {
 
-/// Takes a message of rank `from` that compares clocks.
-using ClockHandler = std::function<void(int from, std::span<const std::byte>)>;
+/// Takes a message of another rank that compares clocks, and may return an answer.
+using ClockHandler =
+    std::function<std::optional<std::vector<std::byte>>(std::span<const std::byte>)>;
 
 /// Gives each frame to the part of the engine that it is for.
 /// Threads: the driving thread.
 class Router final : public ChannelSink {
  public:
-  /// The receivers of frames. All outlive the router.
-  Router(DrivingRole& role, Queues& queues, KeyValueExchange& exchange, Messages& messages,
-         Membership& membership, ClockHandler on_clock)
+  /// The receivers of frames, and `sender` for answers. `on_clock` may be empty. All outlive the
+  /// router.
+  Router(DrivingRole& role, FrameSender& sender, Queues& queues, KeyValueExchange& exchange,
+         Messages& messages, Membership& membership, ClockHandler on_clock)
       : role_(role),
+        sender_(sender),
         queues_(queues),
         exchange_(exchange),
         messages_(messages),
@@ -39,8 +44,10 @@ class Router final : public ChannelSink {
 
  private:
   Status route(int from, std::span<const std::byte> frame);
+  void on_clock(int from, std::span<const std::byte> message);
 
   DrivingRole& role_;
+  FrameSender& sender_;
   Queues& queues_;
   KeyValueExchange& exchange_;
   Messages& messages_;

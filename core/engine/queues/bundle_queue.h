@@ -22,6 +22,7 @@
 #include "core/engine/queues/launch_order.h"
 #include "core/engine/queues/operation.h"
 #include "core/engine/queues/run_order.h"
+#include "core/engine/records/left_behind.h"
 #include "core/engine/records/meter.h"
 #include "core/ports/event_sink.h"
 #include "core/ports/executor.h"
@@ -44,7 +45,7 @@ struct SetQueueOptions {
   std::size_t partition_bytes = 0;  ///< Larger bundles are cut; 0: never. The same on all ranks.
   std::size_t inline_bytes = 0;     ///< Larger bundles run in the queue's thread.
   std::unique_ptr<Executor> executor;
-  std::shared_ptr<AbortToken> abort;
+  std::shared_ptr<AbortToken> abort;    ///< Aborted also where the data plane fails.
   const Topology* topology = nullptr;   ///< May be null.
   const EventSwitch* events = nullptr;  ///< May be null.
   OperationRing* records = nullptr;
@@ -52,10 +53,7 @@ struct SetQueueOptions {
   DrivingRole* role = nullptr;               ///< Notified of each bundle that ended.
   LaunchOrder* launches = nullptr;           ///< Of this process.
   LaunchCoordinator* coordinator = nullptr;  ///< Gives device work its place among the launches.
-  /// Called when an operation has ended because of a rank that died or left; quick.
-  std::function<void(const Status&)> on_left_behind;
-  /// Called when the data plane has failed, so that the job cannot go on. Threads: any.
-  std::function<void(const Status&)> on_broken;
+  LeftBehind* left_behind = nullptr;
 };
 
 /// Called with each operation that has finished, its status and time, in the executing thread.

@@ -23,9 +23,15 @@ SetQueue::SetQueue(SetQueueOptions options)
       member_(options_.member),
       bundles_(options_, member_.coordinates(),
                [this](const OperationPtr& operation, const Status& status, TimePoint when) {
-                 if (breaks_group(status.code())) options_.on_broken(status);
+                 if (breaks_group(status.code())) break_job(status);
                  end(operation, status, when);
                }) {}
+
+/// The driving thread's next step ends all operations.
+void SetQueue::break_job(const Status& reason) {
+  options_.abort->abort(reason);
+  options_.role->request_step();
+}
 
 void SetQueue::submit(const OperationPtr& operation, TimePoint now) {
   const Request& request = operation->submission().request;
@@ -188,7 +194,7 @@ void SetQueue::end(const OperationPtr& operation, const Status& status, TimePoin
   outstanding_.fetch_sub(1, std::memory_order_acq_rel);
   const Status told = located(status);
   operation->finish(told);
-  if (told.code() == Code::kRankFailure) options_.on_left_behind(told);
+  if (told.code() == Code::kRankFailure) options_.left_behind->note(told);
 }
 
 /// Adds host and pid of the rank that a failure names: the protocol knows ranks alone.

@@ -76,6 +76,7 @@ class SetQueue {
   /// wake-up costs more than a small operation.
   void end(const OperationPtr& operation, const Status& status, TimePoint when);
   [[nodiscard]] InlinePayload payload_of(const Submission& submission) const;
+  void break_job(const Status& reason);
   void collect_batch(Batch& batch);
   void finish_without_work(const Batch& batch, std::vector<OperationPtr>& operations);
   [[nodiscard]] bool pace();

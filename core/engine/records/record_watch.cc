@@ -24,10 +24,9 @@ bool move_as_one(const OperationRecord& a, const OperationRecord& b) {
 }  // namespace
 
 TimePoint RecordWatch::after(TimePoint now) const {
-  Duration limit = warning_ > Duration(0) ? warning_ : error_;
-  if (error_ > Duration(0)) limit = std::min(limit, error_);
-  if (limit == Duration(0)) return kForever;
-  return now + std::clamp(limit / 4, kShortestPause, kLongestPause);
+  const TimePoint due = Lateness{now}.due(limits_);
+  if (due == kForever) return kForever;
+  return now + std::clamp((due - now) / 4, kShortestPause, kLongestPause);
 }
 
 /// When the operation began to be late, on the steady clock; 0 where it cannot be.
@@ -37,19 +36,14 @@ std::int64_t RecordWatch::late_since(const OperationRecord& record, TimePoint no
   if (start != 0 || record.call != 0)
     return start != 0 ? start : record.at(OperationStage::kSubmitted);
   const bool waits_for_turn = record.at(OperationStage::kAgreed) != 0;
-  if (waits_for_turn || now - warned_ < 2 * warning_) return 0;
+  if (waits_for_turn || now - warned_ < 2 * limits_.warning) return 0;
   // The negotiation's own warning comes first.
-  return record.at(OperationStage::kSubmitted) + to_ns(std::max(warning_ / 2, error_ / 4));
+  return record.at(OperationStage::kSubmitted) +
+         to_ns(std::max(limits_.warning / 2, limits_.error / 4));
 }
 
-bool RecordWatch::is_due(const LateRecord& late, TimePoint now) const {
-  const auto told = told_.find(late.record.number);
-  if (late.over_limit && (told == told_.end() || !told->second.over_limit)) return true;
-  if (warning_ == Duration(0) || late.late_ns < to_ns(warning_)) return false;
-  return told == told_.end() || to_ns(now) - told->second.at_ns >= to_ns(warning_);
-}
-
-std::vector<LateRecord> RecordWatch::late(const OperationRing& ring, TimePoint now) const {
+/// All operations that may be late one day, by number.
+std::vector<LateRecord> RecordWatch::waiting(const OperationRing& ring, TimePoint now) const {
   std::vector<LateRecord> all;
   for (OperationRecord& record : ring.pending()) {
     const std::int64_t since = late_since(record, now);
@@ -58,28 +52,25 @@ std::vector<LateRecord> RecordWatch::late(const OperationRing& ring, TimePoint n
       ++all.back().others;
       continue;
     }
-    const std::int64_t late_ns = to_ns(now) - since;
-    const bool over_limit = error_ > Duration(0) && late_ns >= to_ns(error_);
-    all.push_back({.record = std::move(record), .late_ns = late_ns, .over_limit = over_limit});
+    all.push_back({.record = std::move(record), .late_ns = to_ns(now) - since});
   }
   return all;
 }
 
 std::vector<LateRecord> RecordWatch::look(const OperationRing& ring, TimePoint now) {
   next_look_ = after(now);
-  std::vector<LateRecord> due;
-  std::unordered_map<std::uint64_t, Told> told;
-  for (LateRecord& one : late(ring, now)) {
+  std::vector<LateRecord> late;
+  std::unordered_map<std::uint64_t, Lateness> known;
+  for (LateRecord& one : waiting(ring, now)) {
     const std::uint64_t number = one.record.number;
-    if (is_due(one, now)) {
-      told[number] = {.at_ns = to_ns(now), .over_limit = one.over_limit};
-      due.push_back(std::move(one));
-    } else if (const auto known = told_.find(number); known != told_.end()) {
-      told.insert(*known);
-    }
+    Lateness& lateness = known.emplace(number, known_[number]).first->second;
+    lateness.since = now - std::chrono::nanoseconds(one.late_ns);
+    if (lateness.due(limits_) > now) continue;
+    one.over_limit = lateness.report(limits_, now);
+    late.push_back(std::move(one));
   }
-  told_ = std::move(told);
-  return due;
+  known_ = std::move(known);
+  return late;
 }
 
 }  // namespace ronde

@@ -9,6 +9,7 @@
 
 #include "core/base/clock.h"
 #include "core/engine/records/operation_ring.h"
+#include "core/protocol/lateness.h"
 
 namespace ronde {
 
@@ -23,9 +24,8 @@ struct LateRecord {
 /// Looks at the flight recorder from time to time. Threads: one at a time.
 class RecordWatch {
  public:
-  /// A limit of zero is never reached. It watches from `now` on.
-  RecordWatch(Duration warning, Duration error, TimePoint now)
-      : warning_(warning), error_(error), next_look_(after(now)) {}
+  /// It watches from `now` on.
+  RecordWatch(const StallLimits& limits, TimePoint now) : limits_(limits), next_look_(after(now)) {}
 
   /// When look() is due; kForever without limits.
   [[nodiscard]] TimePoint next_look() const noexcept { return next_look_; }
@@ -35,20 +35,14 @@ class RecordWatch {
   void negotiation_warned(TimePoint now) noexcept { warned_ = now; }
 
  private:
-  struct Told {
-    std::int64_t at_ns = 0;
-    bool over_limit = false;
-  };
   [[nodiscard]] std::int64_t late_since(const OperationRecord& record, TimePoint now) const;
-  [[nodiscard]] std::vector<LateRecord> late(const OperationRing& ring, TimePoint now) const;
-  [[nodiscard]] bool is_due(const LateRecord& late, TimePoint now) const;
+  [[nodiscard]] std::vector<LateRecord> waiting(const OperationRing& ring, TimePoint now) const;
   [[nodiscard]] TimePoint after(TimePoint now) const;
 
-  const Duration warning_;
-  const Duration error_;
+  const StallLimits limits_;
   TimePoint next_look_;
   TimePoint warned_{};
-  std::unordered_map<std::uint64_t, Told> told_;  // by the number of the record
+  std::unordered_map<std::uint64_t, Lateness> known_;  // by the number of the record
 };
 
 }  // namespace ronde

@@ -58,7 +58,7 @@ struct EngineRank {
     options.cache_capacity = 64;
     options.payload_bytes = job.payload_bytes;
     options.payloads = carrying(0).payloads;
-    options.stall_warning = std::chrono::seconds(60);
+    options.stall.warning = std::chrono::seconds(60);
     engine = std::make_unique<Engine>(options);
     engine->add_set(kGlobalSet, job.everyone, std::make_unique<ThreadExecutor>(job.global));
   }

@@ -44,8 +44,7 @@ struct EngineParts {
     options.meter = &meter;
     options.role = &role;
     options.launches = &launch_order;
-    options.on_left_behind = [this](const Status& why) { membership.note_left_behind(why); };
-    options.on_broken = [this](const Status& reason) { membership.fail(reason); };
+    options.left_behind = &left_behind;
     options.coordinator = &queues.launches();
     return options;
   }
@@ -55,6 +54,11 @@ struct EngineParts {
     queues.add(queue);
     REQUIRE(queues.start(queue).ok());
     return queue;
+  }
+  /// As Engine::fail().
+  void break_job(const Status& reason) {
+    abort->abort(reason);
+    role.request_step();
   }
   /// Of the frames sent to `rank`: the kinds.
   std::vector<EnginePart> kinds_sent_to(int rank) const {
@@ -71,28 +75,30 @@ struct EngineParts {
   Meter meter;
   LaunchOrder launch_order;
   std::atomic<int> executed = 0;
-  std::vector<Status> send_errors;
-  int left_behind = 0;
+  int lost_ranks = 0;
   int stalls = 0;
 
+  LeftBehind left_behind{[this] { ++lost_ranks; }};
   DrivingRole role{channel};
   TaskQueue tasks{role, *abort, records, meter};
-  FrameSender sender{channel, [this](const Status& error) { send_errors.push_back(error); }};
+  FrameSender sender{channel, *abort};
   Queues queues{sender};
   KeyValueExchange exchange{sender};
   Messages messages{tasks, sender};
-  Membership membership{tasks, sender, queues, messages, [this] { ++left_behind; }};
-  std::vector<std::byte> clock;  // the last message that came
+  Membership membership{tasks, sender, queues, messages};
+  std::vector<std::byte> clock;                        // the last message that came
+  std::optional<std::vector<std::byte>> clock_answer;  // to each
   Router router{role,
+                sender,
                 queues,
                 exchange,
                 messages,
                 membership,
-                [this](int from, std::span<const std::byte> message) {
-                  CHECK(from == 1);
+                [this](std::span<const std::byte> message) {
                   clock.assign(message.begin(), message.end());
+                  return clock_answer;
                 }};
-  Progress progress{channel, tasks, router, queues, [this] { ++stalls; }};
+  Progress progress{channel, tasks, router, queues, membership, [this] { ++stalls; }};
 };
 
 /// Takes steps on both of two ranks, and carries their frames, until there is nothing to do.

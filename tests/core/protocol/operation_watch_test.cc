@@ -21,7 +21,7 @@ struct Watched {
   const TreeNode node{};
   const ResponseCache cache{0};
   OwnOperations own{node, cache};
-  OperationWatch watch{0, {.warning = seconds(10), .error = seconds(30), .cycle = seconds(1)}, own};
+  OperationWatch watch{0, {.warning = seconds(10), .error = seconds(30)}, seconds(1), own};
 
   void submit(const std::string& name, int second,
               BlocksUntilDone blocks = BlocksUntilDone::kNothing) {
@@ -146,8 +146,7 @@ struct AskedRank {
       : member({.rank = rank,
                 .members = {0, 1, 2},
                 .hosts = std::move(hosts),
-                .stall_warning = seconds(10),
-                .stall_error = seconds(30)}) {}
+                .stall = {.warning = seconds(10), .error = seconds(30)}}) {}
 
   void submit(const std::string& name) { REQUIRE(member.submit(allreduce(name), 1, {}).ok()); }
   /// The number of frames that this rank has sent; `last` has the last one.

@@ -20,8 +20,7 @@ void pass_to(TestJob& job, int second) {
 
 MemberOptions limits(int warning, int error) {
   MemberOptions options;
-  options.stall_warning = seconds(warning);
-  options.stall_error = seconds(error);
+  options.stall = {.warning = seconds(warning), .error = seconds(error)};
   return options;
 }
 

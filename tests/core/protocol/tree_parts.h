@@ -53,7 +53,7 @@ struct TreeParts {
   OwnOperations own{node, cache};
   TreeSender sender{node};
   Subtree subtree{node, cache, sender};
-  OperationWatch watch{node.rank, {}, own};
+  OperationWatch watch{node.rank, {}, {}, own};
   BatchApplier applier{node, own, subtree, cache, watch};
   std::uint64_t tickets = 0;
 };

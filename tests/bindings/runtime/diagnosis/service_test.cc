@@ -192,7 +192,7 @@ TEST_CASE("Diagnosis: operations that stall one after the other are told of once
   options.records = &records;
   options.callers = &callers;
   options.waker = &waker;
-  options.stall_warning = std::chrono::minutes(10);
+  options.stall.warning = std::chrono::minutes(10);
   const diagnosis::Service service(std::move(options));
   waker.wake(diagnosis::Reason::kStall);
   REQUIRE(wait_for([&] { return dumps_of(folder.path(), job, 0).size() == 1; }));

@@ -82,7 +82,7 @@ TEST_CASE_FIXTURE(DriverFixture, "Driver: a wait ends at its deadline, and the o
   CHECK(wait(operation, options).code() == Code::kTimeout);
   CHECK_FALSE(operation->done());
   CHECK(abort->status().ok());
-  membership.fail(Status(Code::kAborted, "the end"));
+  break_job(Status(Code::kAborted, "the end"));
 }
 
 TEST_CASE_FIXTURE(DriverFixture, "Driver: an interrupt wakes a caller that sleeps") {
@@ -93,7 +93,7 @@ TEST_CASE_FIXTURE(DriverFixture, "Driver: an interrupt wakes a caller that sleep
   });
   CHECK(wait(operation).code() == Code::kInterrupted);
   interrupter.join();
-  membership.fail(Status(Code::kAborted, "the end"));
+  break_job(Status(Code::kAborted, "the end"));
 }
 
 TEST_CASE_FIXTURE(DriverFixture, "Driver: a wait's own check may end it") {
@@ -101,7 +101,7 @@ TEST_CASE_FIXTURE(DriverFixture, "Driver: a wait's own check may end it") {
   WaitOptions options;
   options.interrupt = [] { return Status(Code::kInterrupted, "Ctrl-C"); };
   CHECK(wait(operation, options).message() == "Ctrl-C");
-  membership.fail(Status(Code::kAborted, "the end"));
+  break_job(Status(Code::kAborted, "the end"));
 }
 
 TEST_CASE_FIXTURE(DriverFixture, "Driver: a task wakes a caller that sleeps, which runs it") {
@@ -133,7 +133,7 @@ TEST_CASE_FIXTURE(DriverFixture, "Driver: help in vain makes later submissions s
   CHECK_FALSE(operation->done());
   CHECK_FALSE(driver.should_help());
   CHECK(driver.should_help());
-  membership.fail(Status(Code::kAborted, "the end"));
+  break_job(Status(Code::kAborted, "the end"));
 }
 
 TEST_CASE_FIXTURE(DriverFixture, "Driver: help leaves the operation to a thread that drives") {

@@ -70,7 +70,7 @@ TEST_CASE_FIXTURE(ProgressFixture,
 
 TEST_CASE_FIXTURE(ProgressFixture, "Progress: a stall is reported once its warning is out") {
   SetQueueOptions options = queue_options(0, {0, 1});
-  options.member.stall_warning = std::chrono::milliseconds(1);
+  options.member.stall.warning = std::chrono::milliseconds(1);
   const auto queue = std::make_shared<SetQueue>(std::move(options));
   REQUIRE(queues.start(queue).ok());
   test::EngineParts peer(1);

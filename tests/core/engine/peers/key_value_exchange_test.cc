@@ -20,8 +20,10 @@ struct Peer {
   Peer(int rank, const std::vector<int>& hosts) : channel(rank, static_cast<int>(hosts.size())) {
     channel.set_hosts(hosts);
   }
+  ~Peer() { CHECK_FALSE(abort.aborted()); }  // all frames could be sent
   test::FakeChannel channel;
-  FrameSender sender{channel, [](const Status& error) { FAIL(error.to_string()); }};
+  AbortToken abort;
+  FrameSender sender{channel, abort};
   KeyValueExchange exchange{sender};
 };
 

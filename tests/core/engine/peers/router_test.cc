@@ -94,6 +94,12 @@ TEST_CASE_FIXTURE(RouterFixture, "Router: an exchange ends with the departure of
 TEST_CASE_FIXTURE(RouterFixture, "Router: a message about clocks reaches its handler") {
   deliver(EnginePart::kClock, 0, std::vector{std::byte{1}, std::byte{2}});
   CHECK(clock == std::vector{std::byte{1}, std::byte{2}});
+  CHECK(channel.sent.empty());
+  clock_answer = std::vector{std::byte{3}};
+  deliver(EnginePart::kClock, 0, std::vector{std::byte{1}});
+  REQUIRE(channel.sent.size() == 1);
+  CHECK(channel.sent[0].rank == 1);
+  CHECK(channel.sent[0].bytes == frame_of(EnginePart::kClock, 0, *clock_answer));
 }
 
 TEST_CASE_FIXTURE(RouterFixture, "Router: a rank that asks for a launch gets its place") {

@@ -72,7 +72,7 @@ TEST_CASE_FIXTURE(QueuesFixture, "Queues: work runs here only where no other set
 
 TEST_CASE_FIXTURE(QueuesFixture, "Queues: a stall limit comes due at the next deadline") {
   SetQueueOptions options = queue_options(0, {0, 1});
-  options.member.stall_error = std::chrono::milliseconds(1);
+  options.member.stall.error = std::chrono::milliseconds(1);
   const auto queue = std::make_shared<SetQueue>(std::move(options));
   REQUIRE(queues.start(queue).ok());
   queues.update_deadline();

@@ -89,7 +89,7 @@ TEST_CASE_FIXTURE(SetQueueFixture, "SetQueue: an error that all ranks get alike 
 TEST_CASE_FIXTURE(SetQueueFixture, "SetQueue: a rank's failure names its host, and is reported") {
   const auto operation = run(failing_queue(Code::kRankFailure));
   CHECK(operation->status().message() == "failed (pid 101 on host)");
-  CHECK(left_behind == 1);
+  CHECK(lost_ranks == 1);
 }
 
 TEST_CASE_FIXTURE(SetQueueFixture, "SetQueue: it is closed once a rank has left it") {

@@ -22,7 +22,7 @@ struct WatchFixture {
 
   OperationRing ring;
   TimePoint start = now();
-  RecordWatch watch{kWarning, kError, start};
+  RecordWatch watch{{.warning = kWarning, .error = kError}, start};
 };
 
 }  // namespace
@@ -83,9 +83,9 @@ TEST_CASE_FIXTURE(WatchFixture, "RecordWatch: messages, join and work in a queue
 
 TEST_CASE("RecordWatch: without limits it is never due") {
   const TimePoint start{};
-  CHECK(RecordWatch(Duration(0), Duration(0), start).next_look() == kForever);
-  CHECK(RecordWatch(kWarning, Duration(0), start).next_look() == start + kWarning / 4);
-  CHECK(RecordWatch(Duration(0), kError, start).next_look() == start + seconds(5));
+  CHECK(RecordWatch({}, start).next_look() == kForever);
+  CHECK(RecordWatch({.warning = kWarning}, start).next_look() == start + kWarning / 4);
+  CHECK(RecordWatch({.error = kError}, start).next_look() == start + seconds(5));
 }
 
 }  // namespace ronde
