@@ -37,47 +37,18 @@ Shape shape_of(const py::array& array) {
   return Shape(array.shape(), array.shape() + array.ndim());
 }
 
-/// Maps NumPy's kind and size; nothing for types that Ronde does not have.
+/// The element type of NumPy's kind and size; nothing for types that Ronde does not have.
 std::optional<DType> dtype_of(const py::dtype& dtype) {
-  switch (dtype.kind()) {
-    case 'b':
-      return DType::kBool;
-    case 'u':
-      switch (dtype.itemsize()) {
-        case 1:
-          return DType::kUint8;
-        case 2:
-          return DType::kUint16;
-        case 4:
-          return DType::kUint32;
-        default:
-          return DType::kUint64;
-      }
-    case 'i':
-      switch (dtype.itemsize()) {
-        case 1:
-          return DType::kInt8;
-        case 2:
-          return DType::kInt16;
-        case 4:
-          return DType::kInt32;
-        default:
-          return DType::kInt64;
-      }
-    case 'f':
-      switch (dtype.itemsize()) {
-        case 2:
-          return DType::kFloat16;
-        case 4:
-          return DType::kFloat32;
-        case 8:
-          return DType::kFloat64;
-        default:
-          return std::nullopt;
-      }
-    default:
-      return std::nullopt;
+  constexpr std::pair<char, DType> kKinds[] = {
+      {'b', DType::kBool},    {'u', DType::kUint8},   {'u', DType::kUint16},
+      {'u', DType::kUint32},  {'u', DType::kUint64},  {'i', DType::kInt8},
+      {'i', DType::kInt16},   {'i', DType::kInt32},   {'i', DType::kInt64},
+      {'f', DType::kFloat16}, {'f', DType::kFloat32}, {'f', DType::kFloat64}};
+  const auto size = static_cast<std::size_t>(dtype.itemsize());
+  for (const auto& [kind, type] : kKinds) {
+    if (kind == dtype.kind() && size_of(type) == size) return type;
   }
+  return std::nullopt;
 }
 
 std::string allowed_types() { return "allowed: " + names_in(kDTypes); }
@@ -257,40 +228,15 @@ void Argument::check_part(const View& in, const View& out, std::size_t ranks) co
                   described(out), described(in), ranks));
 }
 
-/// The arguments of a call besides its tensors: ronde._collectives.calls.Call, with the same fields
-/// in the same order. Its second field, the process set, is an argument of its own.
-class Call {
- public:
-  explicit Call(const py::tuple& fields) : fields_(fields) {}
-
-  [[nodiscard]] std::string name() const { return is_none(0) ? "" : get<std::string>(0, "name"); }
-  [[nodiscard]] int op() const { return get<int>(2, "op"); }
-  [[nodiscard]] std::pair<double, double> scale() const {
-    return get<std::pair<double, double>>(3, "scale");
+/// Field `i` of a call. Raises TypeError for a value of another type.
+template <typename Value>
+Value field(const py::tuple& call, std::size_t i, const char* what) {
+  try {
+    return call[i].cast<Value>();
+  } catch (const py::cast_error&) {
+    throw py::type_error(std::string(what) + " is of a wrong type");
   }
-  [[nodiscard]] int root() const { return get<int>(4, "root"); }
-  [[nodiscard]] std::int32_t priority() const { return get<std::int32_t>(5, "priority"); }
-  [[nodiscard]] std::string site() const { return get<std::string>(6, "site"); }
-  [[nodiscard]] std::string compression() const { return get<std::string>(7, "compression"); }
-  [[nodiscard]] std::optional<double> weight() const {
-    return get<std::optional<double>>(8, "weight");
-  }
-  [[nodiscard]] std::string program() const { return get<std::string>(9, "program"); }
-
- private:
-  [[nodiscard]] bool is_none(std::size_t i) const { return fields_[i].is_none(); }
-  /// Raises TypeError for a value of another type.
-  template <typename Value>
-  [[nodiscard]] Value get(std::size_t i, const char* what) const {
-    try {
-      return fields_[i].cast<Value>();
-    } catch (const py::cast_error&) {
-      throw py::type_error(std::string(what) + " is of a wrong type");
-    }
-  }
-
-  const py::tuple& fields_;
-};
+}
 
 /// The value of an enumeration. Errors: InvalidArgumentError where there is no such value.
 template <typename Enum>
@@ -308,25 +254,27 @@ std::size_t size_of_set(Runtime& runtime, SetId set) {
   return ranks.ok() ? ranks->size() : 1;
 }
 
-/// The request of a call, without its tensors.
-Request request_of(int kind, const Call& call) {
+/// The request of a call, without its tensors. `call`: the other arguments, with the fields of
+/// ronde._collectives.calls.Call in their order. Field 1, the process set, is read elsewhere.
+Request request_of(int kind, const py::tuple& call) {
   Request request;
   request.kind = checked<Collective>(kind, kCollectiveCount, "kind");
-  request.name = call.name();
-  request.op = checked<ReduceOp>(call.op(), kReduceOpCount, "op");
-  request.root = call.root();
-  std::tie(request.prescale, request.postscale) = call.scale();
-  request.priority = call.priority();
-  request.compression = call.compression();
-  request.program = call.program();
-  request.weight = call.weight();
-  request.call_site = call.site();
+  if (!call[0].is_none()) request.name = field<std::string>(call, 0, "name");
+  request.op = checked<ReduceOp>(field<int>(call, 2, "op"), kReduceOpCount, "op");
+  std::tie(request.prescale, request.postscale) =
+      field<std::pair<double, double>>(call, 3, "scale");
+  request.root = field<int>(call, 4, "root");
+  request.priority = field<std::int32_t>(call, 5, "priority");
+  request.call_site = field<std::string>(call, 6, "site");
+  request.compression = field<std::string>(call, 7, "compression");
+  request.weight = field<std::optional<double>>(call, 8, "weight");
+  request.program = field<std::string>(call, 9, "program");
   if (request.call_site.empty()) request.call_site = call_site();
   return request;
 }
 
 Submission make_submission(Runtime& runtime, SetId set, int kind, const py::list& inputs,
-                           const py::list& outputs, const Call& call) {
+                           const py::list& outputs, const py::tuple& call) {
   Submission submission;
   submission.request = request_of(kind, call);
   Request& request = submission.request;
@@ -359,7 +307,7 @@ Submission make_submission(Runtime& runtime, SetId set, int kind, const py::list
 }
 
 /// Gradients that are replaced by their results. They are checked already.
-Submission make_submission(int kind, const SentGradients& gradients, const Call& call) {
+Submission make_submission(int kind, const SentGradients& gradients, const py::tuple& call) {
   Submission submission;
   submission.request = request_of(kind, call);
   for (const SentGradients::One& one : gradients.all()) {
@@ -397,7 +345,7 @@ std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
                                bool wait, const py::tuple& call, const py::object& splits,
                                double timeout_s) {
   sweep_dropped();
-  Submission submission = make_submission(*runtime, set, kind, inputs, outputs, Call(call));
+  Submission submission = make_submission(*runtime, set, kind, inputs, outputs, call);
   if (!splits.is_none()) submission.splits = splits.cast<std::vector<std::int64_t>>();
   submission.caller_waits = wait;
   auto handle = unwrap(start(runtime, set, std::move(submission), std::move(keep),
@@ -413,10 +361,9 @@ std::unique_ptr<Handle> submit_gradients(const RuntimePtr& runtime, SetId set,
   sweep_dropped();
   Pins pins;
   for (const SentGradients::One& one : gradients.all()) pins.add_owner(one.memory.storage);
-  return unwrap(
-      start(runtime, set,
-            make_submission(static_cast<int>(Collective::kAllreduce), gradients, Call(call)),
-            std::move(keep), std::move(pins)));
+  return unwrap(start(runtime, set,
+                      make_submission(static_cast<int>(Collective::kAllreduce), gradients, call),
+                      std::move(keep), std::move(pins)));
 }
 
 /// The arguments of reduce_tensor(), in their order.
