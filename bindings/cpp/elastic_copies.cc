@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "bindings/cpp/internal.h"
-#include "bindings/elastic/inherited_copies.h"
 #include "core/base/bytes.h"
 
 namespace ronde::elastic {
@@ -96,14 +95,14 @@ void Copies::put(std::int64_t step, bool own_alone) {
   }
 }
 
-void Copies::share(Worker& worker) {
+void Copies::share(Member& worker) {
   if (shared_) return;
   shared_ = true;
-  worker_ = worker.member().worker();
+  worker_ = worker.worker();
   store_ = worker.take_copies();
   adopted_ = !empty() && are_ours();
   if (!adopted_) store_.clear();
-  throw_if_error(share_copies(store_, worker.member()));
+  throw_if_error(worker.share(store_));
 }
 
 bool Copies::are_ours() {

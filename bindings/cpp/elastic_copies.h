@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "bindings/cpp/elastic_worker.h"
 #include "bindings/elastic/commit_store.h"
+#include "bindings/elastic/member.h"
 #include "core/elastic/progress.h"
 #include "ronde/elastic.h"
 #include "ronde/tensor.h"
@@ -55,7 +55,7 @@ class Copies {
 
   /// From now on the host's agent keeps the copies, for the worker that replaces this one. Adopts
   /// those of a worker that has died, if they are of the same parts. Call it before the first copy.
-  void share(Worker& worker);
+  void share(Member& worker);
   /// The copies that were adopted, until end_adoption().
   [[nodiscard]] AdoptedSteps adopted_steps() const;
   /// The worker that made them.

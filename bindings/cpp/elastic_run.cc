@@ -55,7 +55,7 @@ class Run {
   }
 
   void go_back(const Error& error) {
-    if (state_.worker() != nullptr) state_.worker()->note_failure(error);
+    if (state_.worker() != nullptr) note_failure(*state_.worker(), error);
     state_.go_back();
     restored_ = true;
     skip_sync_ = false;
@@ -71,9 +71,7 @@ class Run {
 }  // namespace
 
 bool run(State& state, const std::function<void()>& train) {
-  Worker* const worker = state.impl().worker();
-  const auto leaves =
-      value_or_throw(LeaveSignal::watch(worker == nullptr ? nullptr : &worker->member()));
+  const auto leaves = value_or_throw(LeaveSignal::watch(state.impl().worker()));
   try {
     return Run(state.impl(), train).call();
   } catch (const LauncherLost&) {

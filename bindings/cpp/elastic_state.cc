@@ -35,7 +35,7 @@ void begin_from_scratch(bool forbidden, bool warns) {
 
 Ranks State::Impl::ranks() { return Ranks(*job_.impl().runtime); }
 
-State::Impl::Impl(Job& job) : job_(job), worker_(Worker::of_process()) {}
+State::Impl::Impl(Job& job) : job_(job), worker_(worker_of_process()) {}
 
 void State::Impl::commit() {
   if (copies_.empty()) copies_.save(progress_.step());
@@ -112,8 +112,18 @@ void State::Impl::prepare() {
   if (copies_.empty()) copies_.save(progress_.step());
 }
 
+/// The newest change that should end this epoch, once. Throws LauncherLost.
+std::optional<Change> State::Impl::new_change() {
+  if (worker_ == nullptr) return std::nullopt;
+  const Result<ChangedNote> note = worker_->changes();
+  check_note(note.status());
+  if (note->serial <= serial_) return std::nullopt;
+  serial_ = note->serial;
+  return note->change;
+}
+
 CommitFacts State::Impl::agree_on_changes() {
-  const auto mine = worker_ == nullptr ? std::nullopt : worker_->change_after(serial_);
+  const auto mine = new_change();
   const auto has = [&](Change kind) {
     return mine && (static_cast<int>(*mine) & static_cast<int>(kind)) != 0;
   };
@@ -144,7 +154,7 @@ void State::Impl::broadcast() {
 }
 
 bool State::Impl::rejoin() {
-  if (worker_ != nullptr) return worker_->join(job_.impl());
+  if (worker_ != nullptr) return join(*worker_, job_.impl());
   restart(job_.impl());
   return true;
 }
@@ -202,7 +212,7 @@ void State::Impl::settle_own() {
   const OwnFacts mine{worker_->holds_state(), adopts ? copies_.adopted_worker() : 0, 0};
   Ranks all = ranks();
   const SettledStates settled =
-      value_or_throw(partners_.settle(all, worker_->place(), chosen_, mine));
+      value_or_throw(partners_.settle(all, *worker_->place(), chosen_, mine));
   if (settled.mine) copies_.unpack(Owner::kRank, *settled.mine);
   for (const std::string& one : settled.orphans) {
     if (on_orphan_) on_orphan_(copies_.orphan(one));
@@ -213,7 +223,7 @@ void State::Impl::settle_own() {
 /// Sends the newest copy of own parts to the partner.
 void State::Impl::send_own() {
   if (!partners_.hands_over() || job_.size() == 1) return;
-  const EpochNote& place = worker_->place();
+  const EpochNote& place = *worker_->place();
   if (partners_.warns_of_one_host(place)) {
     log_line(LogLevel::kWarning,
              fmt::format("redundancy: all ranks are on {}; if it is lost, so are the copies of "
@@ -241,8 +251,8 @@ void State::Impl::begin(bool send) {
   send_own();
   throw_if_error(ranks().meet());
   progress_.begun();
-  partners_.begun(worker_->place());
-  worker_->hold_state();
+  partners_.begun(*worker_->place());
+  check_note(worker_->hold_state());
   end_adoption(true);
 }
 
@@ -257,7 +267,7 @@ void State::Impl::finish() {
     facts = value_or_throw(ranks().agree({}));
   } while (facts.running && !facts.changed);
   if (facts.running) act_on(facts);
-  worker_->finish();
+  check_note(worker_->send_finished());
 }
 
 const std::vector<std::byte>& Orphan::bytes_of(const std::string& name) const {

@@ -32,7 +32,7 @@ class State::Impl {
 
   [[nodiscard]] Job& job() noexcept { return job_; }
   /// Null without a launcher of elastic jobs.
-  [[nodiscard]] Worker* worker() noexcept { return worker_; }
+  [[nodiscard]] Member* worker() noexcept { return worker_; }
   [[nodiscard]] Copies& copies() noexcept { return copies_; }
   /// From now on partners get own parts, at each `every`-th commit.
   void enable_partners(int every) { partners_ = Partners(every); }
@@ -70,6 +70,7 @@ class State::Impl {
 
  private:
   CommitFacts agree_on_changes();
+  [[nodiscard]] std::optional<Change> new_change();
   static void act_on(const CommitFacts& facts);
   void copy();
   void end_adoption(bool used);
@@ -85,7 +86,7 @@ class State::Impl {
   void load(const Start& start);
 
   Job& job_;
-  Worker* const worker_;
+  Member* const worker_;
   Copies copies_;
   Partners partners_;
   std::function<void(const Orphan&)> on_orphan_;

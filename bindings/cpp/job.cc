@@ -251,7 +251,7 @@ Pending Job::recv_async(int from, std::int64_t tag, std::span<std::byte> data, R
 
 ProcessSet Job::add_process_set(const std::vector<int>& ranks) {
   if (!impl_->elastic_sets) return {value_or_throw(impl_->runtime->process_sets().add(ranks))};
-  const elastic::EpochNote& place = elastic::Worker::of_process()->place();
+  const elastic::EpochNote& place = *elastic::worker_of_process()->place();
   return {value_or_throw(impl_->elastic_sets->add(*impl_->runtime, place, ranks))};
 }
 
@@ -310,10 +310,10 @@ void restart(Job::Impl& job) {
 
 Job init() {
   auto impl = std::make_unique<Job::Impl>();
-  elastic::Worker* const worker = elastic::Worker::of_process();
+  elastic::Member* const worker = elastic::worker_of_process();
   if (worker == nullptr) {
     restart(*impl);
-  } else if (!worker->join(*impl)) {
+  } else if (!elastic::join(*worker, *impl)) {
     std::exit(0);  // NOLINT(concurrency-mt-unsafe): no thread of this library runs
   }
   return Job(std::move(impl));

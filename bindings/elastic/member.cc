@@ -9,13 +9,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <limits>
 #include <memory>
 
 #include "bindings/descriptors/passed.h"
 #include "bindings/runtime/groups/runtime_state.h"
 #include "bindings/runtime/worker_history.h"
+#include "core/base/log.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/os/memory_file.h"
+#include "core/base/settings/setting_kinds.h"
 
 namespace ronde::elastic {
 namespace {
@@ -45,6 +48,24 @@ Result<Integer> read_number(const char* variable, const std::string& text) {
                 fmt::format("{}=\"{}\" is not valid; allowed: whole numbers", variable, text));
 }
 
+/// Takes the descriptor only if it is a copy's: this process may have closed it, and opened others.
+void adopt_inherited(CommitStore& store, int copy, int file) {
+  FileDescriptor own(::fcntl(file, F_DUPFD_CLOEXEC, 0));
+  if (own.valid() && store.adopt(copy, std::move(own)).ok()) ::close(file);
+}
+
+/// Leaves the copy out where the agent does not give it, and files that are no copies.
+void take_copy(CommitStore& store, int copy) {
+  const char* const variable = kCopyVariables.at(static_cast<std::size_t>(copy));
+  const auto file = parse_integer(process_environment()(variable).value_or(""), 0,
+                                  std::numeric_limits<int>::max());
+  if (!file) return;
+  auto passed = take_passed(variable, static_cast<int>(*file));
+  if (!passed.ok()) return log_line(LogLevel::kWarning, passed.status().message());
+  if (*passed) return (void)store.adopt(copy, std::move(**passed));
+  adopt_inherited(store, copy, static_cast<int>(*file));
+}
+
 /// The process's Member, and the mark that tells it from forked children.
 struct Adopted {
   std::unique_ptr<Member> member;
@@ -66,7 +87,10 @@ Result<std::unique_ptr<Member>> adopt() {
   RONDE_ASSIGN_OR_RETURN(
       const auto worker,
       read_number<WorkerId>(kWorkerVariable, environment(kWorkerVariable).value_or("0")));
-  return std::make_unique<Member>(passed ? std::move(*passed) : FileDescriptor(fd), worker);
+  CommitStore copies;
+  for (const int copy : {0, 1}) take_copy(copies, copy);
+  return std::make_unique<Member>(passed ? std::move(*passed) : FileDescriptor(fd), worker,
+                                  std::move(copies));
 }
 
 Result<Adopted*> adopt_once() {
@@ -76,8 +100,11 @@ Result<Adopted*> adopt_once() {
 
 }  // namespace
 
-Member::Member(FileDescriptor socket, WorkerId worker)
-    : socket_(std::move(socket)), worker_(worker) {
+Member::Member(FileDescriptor socket, WorkerId worker, CommitStore copies)
+    : socket_(std::move(socket)),
+      worker_(worker),
+      has_copies_(!copies.steps().empty()),
+      copies_(std::move(copies)) {
   ::fcntl(socket_.get(), F_SETFD, FD_CLOEXEC);
 }
 
@@ -93,14 +120,18 @@ EpochId Member::epoch() const {
   return epoch_;
 }
 
-Result<Answer> Member::next_epoch(ReadyNote ready, const WaitOptions& options) {
+Result<Answer> Member::next_epoch(const WaitOptions& options) {
   WorkerHistory& history = WorkerHistory::of_worker(static_cast<int>(worker_));
-  history.on_ready(!ready.why.empty());
-  RONDE_RETURN_IF_ERROR(begin_wait(std::move(ready)));
+  history.on_ready(!why_.empty());
+  RONDE_RETURN_IF_ERROR(begin_wait());
   for (;;) {
     RONDE_ASSIGN_OR_RETURN(std::optional<Answer> answer, take_answer());
     if (answer) {
       history.on_placed();
+      began_ = false;
+      suspects_.clear();
+      why_.clear();
+      if (const auto* place = std::get_if<EpochNote>(&*answer)) place_ = *place;
       return std::move(*answer);
     }
     if (options.interrupt) RONDE_RETURN_IF_ERROR(options.interrupt());
@@ -111,17 +142,44 @@ Result<Answer> Member::next_epoch(ReadyNote ready, const WaitOptions& options) {
   }
 }
 
+ReadyNote Member::ready() const {
+  ReadyNote note;
+  note.last_epoch = epoch();
+  note.began = began_;
+  note.holds_state = holds_state_;
+  note.can_resume = has_copies_ || has_checkpoint_;
+  note.suspects.assign(suspects_.begin(), suspects_.end());
+  note.why = why_.substr(0, kMostReasonBytes);
+  return note;
+}
+
+bool Member::state_is_held() const {
+  return place_ && std::ranges::any_of(place_->workers, &EpochWorker::holds_state);
+}
+
+void Member::failed(const std::string& why, int rank) {
+  if (why_.empty()) why_ = why;
+  const auto place = static_cast<std::size_t>(rank);  // a negative one is too large
+  if (place_ && place < place_->workers.size()) suspects_.insert(place_->workers[place].worker);
+}
+
+Status Member::hold_state() {
+  return std::exchange(holds_state_, true) ? Status() : send(HoldsNote{});
+}
+
+Status Member::share(CommitStore& store) {
+  return store.set_file_hook([this](int copy, int file) { return send_copy(copy, file); });
+}
+
 /// An answer that has come already was for an earlier call, which was interrupted.
-Status Member::begin_wait(ReadyNote ready) {
+Status Member::begin_wait() {
   {
     MutexLock lock(mutex_);
     const Status received = receive();
     if (answer_) return {};
     RONDE_RETURN_IF_ERROR(received);
-    ready.last_epoch = epoch_;
   }
-  ready.why.resize(std::min(ready.why.size(), kMostReasonBytes));
-  return send(ready);
+  return send(ready());
 }
 
 Result<std::optional<Answer>> Member::take_answer() {

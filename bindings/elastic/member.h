@@ -2,11 +2,13 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "bindings/elastic/commit_store.h"
 #include "core/base/abort.h"
 #include "core/base/mutex.h"
 #include "core/base/os/file_descriptor.h"
@@ -23,12 +25,14 @@ using Answer = std::variant<EpochNote, DismissedNote>;
 /// Settings by the names of their variables.
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-/// Exchanges notes with the launcher. Once the launcher is gone, all calls fail with kUnavailable.
-/// Threads: any; next_epoch() by one at a time.
+/// A worker's part in one epoch after another. It exchanges notes with the launcher: once that is
+/// gone, all notes fail with kUnavailable. Threads: one; any for epoch(), changes(), send() and
+/// cancel_source().
 class Member {
  public:
   /// Takes a SOCK_SEQPACKET socket. Programs that this process starts do not inherit it.
-  Member(FileDescriptor socket, WorkerId worker);
+  /// copies: of a worker that has died on this host.
+  Member(FileDescriptor socket, WorkerId worker, CommitStore copies = {});
 
   /// This process's, on the descriptor that RONDE_ELASTIC_FD names; it lives as long as the
   /// process. Null if the variable is unset, and in a child forked later. Errors: kInvalidArgument
@@ -41,10 +45,31 @@ class Member {
   /// The last epoch that it was given; 0: none yet.
   [[nodiscard]] EpochId epoch() const RONDE_EXCLUDES(mutex_);
 
-  /// Tells the launcher that the worker is ready, and waits for the answer. Fills in
-  /// ready.last_epoch. Blocks. Errors: kTimeout, kUnavailable, those of options.interrupt; the next
-  /// call then takes the answer.
-  Result<Answer> next_epoch(ReadyNote ready, const WaitOptions& options) RONDE_EXCLUDES(mutex_);
+  /// Tells the launcher that the worker is ready, and waits for the answer. Blocks. Errors:
+  /// kTimeout, kUnavailable, those of options.interrupt; the next call then takes the answer.
+  Result<Answer> next_epoch(const WaitOptions& options) RONDE_EXCLUDES(mutex_);
+  /// Its place in the last epoch; null before the first.
+  [[nodiscard]] const EpochNote* place() const noexcept { return place_ ? &*place_ : nullptr; }
+  /// True if some rank of that epoch holds the state.
+  [[nodiscard]] bool state_is_held() const;
+  /// The epoch's ranks are connected.
+  void began() noexcept { began_ = true; }
+  /// Remembers what ended the epoch, for the launcher: the first cause counts. rank: one that was
+  /// lost; -1: none.
+  void failed(const std::string& why, int rank);
+
+  /// Others can start from this worker's state. Tells the launcher once. Errors: kUnavailable.
+  Status hold_state() RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] bool holds_state() const noexcept { return holds_state_; }
+  /// The job can go on from a checkpoint that this worker has, or not.
+  void can_load(bool checkpoint) noexcept { has_checkpoint_ = checkpoint; }
+  /// The copies of a worker that has died on this host, once; empty where there are none. Until
+  /// end_adoption() the job can go on from them.
+  [[nodiscard]] CommitStore take_copies() { return std::move(copies_); }
+  void end_adoption() noexcept { has_copies_ = false; }
+  /// From now on the host's agent gets each memory file of the store, so that it outlives this
+  /// process. The member outlives the store. Errors: kUnavailable.
+  Status share(CommitStore& store);
 
   /// The newest change of the current epoch; serial 0 if there is none. Blocks: never; takes one
   /// system call. Errors: kUnavailable.
@@ -72,7 +97,8 @@ class Member {
 
  private:
   Status check_epoch() RONDE_EXCLUDES(mutex_);
-  Status begin_wait(ReadyNote ready) RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] ReadyNote ready() const;
+  Status begin_wait() RONDE_EXCLUDES(mutex_);
   Result<std::optional<Answer>> take_answer() RONDE_EXCLUDES(mutex_);
   void wait_for_note(TimePoint deadline) const;
   Status send_message(const std::string& message, int file = -1) RONDE_EXCLUDES(mutex_);
@@ -83,6 +109,16 @@ class Member {
 
   const FileDescriptor socket_;
   const WorkerId worker_;
+
+  std::optional<EpochNote> place_;
+  bool began_ = false;
+  bool holds_state_ = false;
+  bool has_copies_;
+  bool has_checkpoint_ = false;
+  std::set<WorkerId> suspects_;  // workers that it has lost
+  std::string why_;              // the end of the last epoch
+  CommitStore copies_;
+
   mutable Mutex mutex_;
   EpochId epoch_ RONDE_GUARDED_BY(mutex_) = 0;
   std::optional<Answer> answer_ RONDE_GUARDED_BY(mutex_);  // that nobody has taken yet

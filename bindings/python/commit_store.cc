@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/elastic/inherited_copies.h"
 #include "bindings/python/bind.h"
 
 namespace py = pybind11;
@@ -15,7 +14,6 @@ namespace ronde::python {
 namespace {
 
 using elastic::CommitStore;
-using elastic::Member;
 using elastic::StoredSegment;
 
 /// A segment with the buffer protocol: bytes.
@@ -36,14 +34,6 @@ py::list views(std::vector<StoredSegment> segments, bool writable) {
     result.append(py::memoryview(py::cast(CommitSegment{std::move(one), writable})));
   }
   return result;
-}
-
-CommitStore inherited() { return elastic::take_inherited_copies(unwrap(Member::of_process())); }
-
-/// Without a launcher of elastic jobs nobody keeps copies.
-void share(CommitStore& store) {
-  Member* const member = unwrap(Member::of_process());
-  if (member != nullptr) check(elastic::share_copies(store, *member));
 }
 
 }  // namespace
@@ -73,10 +63,7 @@ void bind_commit_store(py::module_& module) {
           },
           py::arg("step"), py::arg("writable") = false,
           "Views of the copy of a step. Drops newer copies.")
-      .def("clear", &CommitStore::clear, "Drops both copies. Their memory is used again.")
-      .def("share", &share, "Gives the host's agent the memory, so that it outlives this process.")
-      .def_static("inherited", &inherited,
-                  "The copies of a worker that died on this host; empty without one. Once.");
+      .def("clear", &CommitStore::clear, "Drops both copies. Their memory is used again.");
 }
 
 }  // namespace ronde::python

@@ -1,12 +1,9 @@
 // Binds the worker's side of elastic jobs: its notes with the launcher, and its committed state.
 #include <pybind11/stl.h>
 
-#include <optional>
-#include <string>
-#include <tuple>
+#include <memory>
 #include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "bindings/elastic/leave_signal.h"
@@ -14,68 +11,12 @@
 #include "bindings/elastic/remade_sets.h"
 #include "bindings/python/bind.h"
 #include "bindings/python/blocked_wait.h"
-#include "core/elastic/participant.h"
 #include "core/elastic/recovery.h"
 
 namespace py = pybind11;
 
 namespace ronde::python {
 namespace {
-
-/// Raises NotInitializedError if this process has no launcher's descriptor.
-elastic::Member& member() {
-  elastic::Member* const found = unwrap(elastic::Member::of_process());
-  if (found != nullptr) return *found;
-  raise({Code::kNotInitialized,
-         "this process is no worker of an elastic job: start it with ronde run --min-np"});
-}
-
-elastic::Answer next_epoch(elastic::ReadyNote ready) {
-  elastic::Member& self = member();
-  return waited(
-      [&](const WaitOptions& options) { return self.next_epoch(std::move(ready), options); });
-}
-
-py::dict settings(const elastic::EpochNote& place) {
-  py::dict settings;
-  for (const auto& [name, value] : unwrap(member().settings(place))) settings[name.c_str()] = value;
-  return settings;
-}
-
-/// Raises UnavailableError.
-template <typename Note>
-void send_note(const Note& note) {
-  elastic::Member& self = member();
-  Status status;
-  {
-    py::gil_scoped_release unlocked;
-    status = self.send(note);
-  }
-  check(status);
-}
-
-py::tuple elastic_changes() {
-  const elastic::ChangedNote note = unwrap(member().changes());
-  return py::make_tuple(note.serial, note.serial == 0 ? 0 : static_cast<int>(note.change));
-}
-
-elastic::WorkerId worker() {
-  const elastic::Member* const found = unwrap(elastic::Member::of_process());
-  return found == nullptr ? 0 : found->worker();
-}
-
-using Workers = std::vector<std::tuple<elastic::WorkerId, std::string, bool>>;
-
-/// workers: their numbers and hosts, and if they hold the state; by rank.
-elastic::EpochNote epoch_note(elastic::EpochId epoch, int rank, const Workers& workers) {
-  elastic::EpochNote note;
-  note.epoch = epoch;
-  note.rank = rank;
-  for (const auto& [worker, host, holds_state] : workers) {
-    note.workers.push_back({worker, host, holds_state});
-  }
-  return note;
-}
 
 template <auto Field>
 auto of_workers(const elastic::EpochNote& note) {
@@ -88,52 +29,80 @@ void bind_notes(py::module_& module) {
   using elastic::DismissedNote;
   using elastic::EpochNote;
   using elastic::EpochWorker;
-  using elastic::ReadyNote;
   py::class_<EpochNote>(module, "EpochNote", "A worker's place in an epoch.")
-      .def(py::init(&epoch_note), py::arg("epoch"), py::arg("rank"), py::arg("workers"))
       .def_readonly("epoch", &EpochNote::epoch)
       .def_readonly("rank", &EpochNote::rank)
       .def_readonly("why", &EpochNote::why)
       .def_property_readonly("workers", &of_workers<&EpochWorker::worker>, "By rank.")
-      .def_property_readonly("hosts", &of_workers<&EpochWorker::host>, "By rank.")
-      .def_property_readonly("holders", &of_workers<&EpochWorker::holds_state>,
-                             "If ranks hold the state, by rank.");
+      .def_property_readonly("hosts", &of_workers<&EpochWorker::host>, "By rank.");
   py::class_<DismissedNote>(module, "DismissedNote", "There is no place for a worker any more.")
-      .def(py::init([](bool failed, std::string why) {
-             return DismissedNote{failed, std::move(why)};
-           }),
-           py::arg("failed"), py::arg("why"))
       .def_readonly("failed", &DismissedNote::failed)
       .def_readonly("why", &DismissedNote::why);
-  py::class_<ReadyNote>(module, "ReadyNote", "What a worker tells while it waits for an epoch.")
-      .def_readonly("began", &ReadyNote::began)
-      .def_readonly("holds_state", &ReadyNote::holds_state)
-      .def_readonly("can_resume", &ReadyNote::can_resume)
-      .def_readonly("suspects", &ReadyNote::suspects)
-      .def_readonly("why", &ReadyNote::why);
 }
 
-void bind_participant(py::module_& module) {
-  using elastic::Participant;
+elastic::Answer next_epoch(elastic::Member& member) {
+  return waited([&](const WaitOptions& options) { return member.next_epoch(options); });
+}
+
+py::dict settings(elastic::Member& member, const elastic::EpochNote& place) {
+  py::dict settings;
+  for (const auto& [name, value] : unwrap(member.settings(place))) settings[name.c_str()] = value;
+  return settings;
+}
+
+py::tuple changes(elastic::Member& member) {
+  const elastic::ChangedNote note = unwrap(member.changes());
+  return py::make_tuple(note.serial, note.serial == 0 ? 0 : static_cast<int>(note.change));
+}
+
+/// Raises UnavailableError.
+template <Status (elastic::Member::*Send)()>
+void send_note(elastic::Member& member) {
+  Status status;
+  {
+    const py::gil_scoped_release unlocked;
+    status = (member.*Send)();
+  }
+  check(status);
+}
+
+void bind_member(py::module_& module) {
   bind_notes(module);
-  py::class_<Participant>(module, "Participant", "What a worker knows of its epochs.")
-      .def(py::init<>())
-      .def_readwrite("began", &Participant::began)
-      .def_readwrite("holds_state", &Participant::holds_state)
-      .def_readwrite("has_copies", &Participant::has_copies)
-      .def_readwrite("has_checkpoint", &Participant::has_checkpoint)
-      .def_property_readonly(
-          "place",
-          [](const Participant& participant) {
-            const auto* const place = participant.place();
-            return place == nullptr ? std::nullopt : std::optional(*place);
-          },
-          "None before its first epoch.")
-      .def("ready", &Participant::ready, "What it tells while it waits for the next epoch.")
-      .def("answered", &Participant::answered, "The launcher has answered.")
-      .def("placed", &Participant::placed, py::arg("place"))
-      .def("failed", &Participant::failed, py::arg("why"), py::arg("rank"),
-           "Remembers what ended the epoch. rank: one that was lost; -1: none.");
+  py::class_<elastic::Member>(module, "Member", "A worker's part in one epoch after another.")
+      .def(py::init([](int socket, elastic::WorkerId worker) {
+             return std::make_unique<elastic::Member>(FileDescriptor(socket), worker);
+           }),
+           py::arg("socket"), py::arg("worker"), "Takes the worker's end of a launcher's socket.")
+      .def_static(
+          "of_process", [] { return unwrap(elastic::Member::of_process()); },
+          py::return_value_policy::reference, "This process's; None without a launcher.")
+      .def_property_readonly("worker", &elastic::Member::worker, "Its number.")
+      .def_property_readonly("place", &elastic::Member::place, py::return_value_policy::copy,
+                             "None before its first epoch.")
+      .def_property_readonly("holds_state", &elastic::Member::holds_state,
+                             "True if others can start from its committed state.")
+      .def("state_is_held", &elastic::Member::state_is_held,
+           "True if some rank of its epoch holds the state.")
+      .def("next_epoch", &next_epoch, "Waits for its place in a new epoch, or for its dismissal.")
+      .def("settings", &settings, py::arg("place"), "The settings of a place.")
+      .def("changes", &changes,
+           "(serial, kind) of the newest change of the current epoch; (0, 0): none. Never blocks.")
+      .def("began", &elastic::Member::began, "The epoch's ranks are connected.")
+      .def("failed", &elastic::Member::failed, py::arg("why"), py::arg("rank"),
+           "Remembers what ended the epoch. rank: one that was lost; -1: none.")
+      .def("hold_state", &send_note<&elastic::Member::hold_state>,
+           "Tells the launcher that it has a state.")
+      .def("finish", &send_note<&elastic::Member::send_finished>,
+           "Tells the launcher that the worker's function has returned.")
+      .def("can_load", &elastic::Member::can_load, py::arg("checkpoint"),
+           "The job can go on from a checkpoint that it has, or not.")
+      .def("take_copies", &elastic::Member::take_copies,
+           "The copies of a worker that died on this host, once; empty without one.")
+      .def("end_adoption", &elastic::Member::end_adoption, "They are not needed any more.")
+      .def(
+          "share",
+          [](elastic::Member& member, elastic::CommitStore& store) { check(member.share(store)); },
+          py::arg("store"), "Gives the host's agent its memory, so that it outlives this process.");
 }
 
 /// kept: (workers, id of the last epoch) of this rank's sets. Returns (workers, ranks, id,
@@ -176,28 +145,11 @@ void bind_recovery(py::module_& module) {
 }  // namespace
 
 void bind_elastic(py::module_& module) {
-  module.def(
-      "elastic_available", [] { return unwrap(elastic::Member::of_process()) != nullptr; },
-      "True if this process is a worker of an elastic job: it has its launcher's descriptor.");
-  module.def("elastic_worker", &worker, "The worker's number; 0 without a launcher's descriptor.");
-  bind_participant(module);
+  bind_member(module);
   bind_leaving(module);
   bind_recovery(module);
-  module.def(
-      "elastic_next_epoch", &next_epoch, py::arg("ready"),
-      "Tells the launcher that the worker is ready, and waits for its place in a new epoch.");
   module.def("remake_sets", &remake_sets, py::arg("runtime"), py::arg("place"), py::arg("kept"),
              "Makes the process sets of the last epoch again whose workers are all left.");
-  module.def("elastic_settings", &settings, py::arg("place"), "The settings of a place.");
-  module.def("elastic_changes", &elastic_changes,
-             "(serial, kind) of the newest change of the current epoch; (0, 0): none. Never "
-             "blocks.");
-  module.def(
-      "elastic_holds", [] { send_note(elastic::HoldsNote{}); },
-      "Tells the launcher that the worker has a committed state.");
-  module.def(
-      "elastic_finished", [] { send_note(elastic::FinishedNote{member().epoch()}); },
-      "Tells the launcher that the worker's function has returned.");
 }
 
 }  // namespace ronde::python

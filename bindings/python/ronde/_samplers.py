@@ -52,7 +52,6 @@ class ExactSampler:
         if self.shuffle:
             random.Random(self.seed + self.epoch).shuffle(order)
         self.remaining_indices = order[self.processed_num :]
-        self._dealt_from = self.processed_num
 
     def set_epoch(self, epoch: int) -> None:
         """Begins this epoch, with all indices in another order."""

@@ -37,7 +37,7 @@ TEST_CASE(
     CHECK(!ready.holds_state);
     launcher.send(place(3, 1, 2));
   });
-  const auto answer = member.next_epoch({}, within(kAmple));
+  const auto answer = member.next_epoch(within(kAmple));
   answering.join();
   REQUIRE(answer.ok());
   const auto& note = std::get<EpochNote>(*answer);
@@ -46,16 +46,13 @@ TEST_CASE(
   CHECK(member.epoch() == 3);
 
   launcher.send(DismissedNote{false, "the job is done"});
-  ReadyNote again;
-  again.holds_state = true;
-  again.suspects = {2};
-  again.why = std::string(10'000, 'x');
   // The dismissal is there before the worker is ready: it needs no question.
-  CHECK(std::get<DismissedNote>(*member.next_epoch(again, within(kAmple))).why ==
-        "the job is done");
+  CHECK(std::get<DismissedNote>(*member.next_epoch(within(kAmple))).why == "the job is done");
   CHECK(launcher.quiet());
-  CHECK(member.next_epoch(again, within(std::chrono::milliseconds(1))).status().code() ==
-        Code::kTimeout);
+  REQUIRE(member.hold_state().ok());
+  CHECK(launcher.receive<HoldsNote>().holds_state);
+  member.failed(std::string(10'000, 'x'), 1);
+  CHECK(member.next_epoch(within(std::chrono::milliseconds(1))).status().code() == Code::kTimeout);
   const auto ready = launcher.receive<ReadyNote>();
   CHECK(ready.last_epoch == 3);
   CHECK(ready.holds_state);
@@ -63,15 +60,75 @@ TEST_CASE(
   CHECK(ready.why.size() == 4096);
 }
 
+/// In epoch 2 as rank 1 of workers 1, 2 and 3.
+void join_epoch(LauncherEnd& launcher, Member& member) {
+  launcher.send(place(2, 1, 3));
+  REQUIRE(member.next_epoch(within(kAmple)).ok());
+  member.began();
+}
+
+/// What the member tells while it waits; it gets no answer.
+ReadyNote told(LauncherEnd& launcher, Member& member) {
+  CHECK(member.next_epoch(within(std::chrono::milliseconds(1))).status().code() == Code::kTimeout);
+  return launcher.receive<ReadyNote>();
+}
+
+TEST_CASE("member: the launcher learns the first cause of a failure, and all lost workers") {
+  LauncherEnd launcher;
+  Member member(launcher.worker_end(), 2);
+  member.failed("it has no place yet", 0);
+  CHECK(told(launcher, member).suspects.empty());
+  join_epoch(launcher, member);
+  member.failed("rank 2 was killed", 2);
+  member.failed("rank 0 does not answer", 0);
+  member.failed("it was interrupted", -1);
+  for (int again = 0; again < 2; ++again) {  // until there is an answer
+    const ReadyNote ready = told(launcher, member);
+    CHECK(ready.began);
+    CHECK(ready.why == "rank 2 was killed");
+    CHECK(ready.suspects == std::vector<WorkerId>{1, 3});
+  }
+}
+
+TEST_CASE("member: each epoch begins without the failures of the one before") {
+  LauncherEnd launcher;
+  Member member(launcher.worker_end(), 2);
+  join_epoch(launcher, member);
+  member.failed("rank 2 was killed", 2);
+  launcher.send(place(3, 0, 2));
+  REQUIRE(member.next_epoch(within(kAmple)).ok());
+  const ReadyNote ready = told(launcher, member);
+  CHECK_FALSE(ready.began);
+  CHECK(ready.why.empty());
+  CHECK(ready.suspects.empty());
+  CHECK(member.place()->epoch == 3);
+}
+
+TEST_CASE("member: the job can go on from copies or from a checkpoint") {
+  LauncherEnd launcher;
+  CommitStore copies;
+  REQUIRE(copies.begin(std::vector<std::size_t>{8}).ok());
+  REQUIRE(copies.commit(3).ok());
+  Member member(launcher.worker_end(), 2, std::move(copies));
+  CHECK(told(launcher, member).can_resume);
+  CHECK(member.take_copies().steps() == std::vector<std::uint64_t>{3});
+  CHECK(told(launcher, member).can_resume);
+  member.end_adoption();
+  CHECK_FALSE(told(launcher, member).can_resume);
+  member.can_load(true);
+  CHECK(told(launcher, member).can_resume);
+  CHECK(member.place() == nullptr);
+}
+
 TEST_CASE("member: an interrupted wait leaves the answer to the next one") {
   LauncherEnd launcher;
   Member member(launcher.worker_end(), 1);
   WaitOptions options = within(kAmple);
   options.interrupt = [] { return Status(Code::kInterrupted, "Ctrl-C"); };
-  CHECK(member.next_epoch({}, options).status().code() == Code::kInterrupted);
+  CHECK(member.next_epoch(options).status().code() == Code::kInterrupted);
   launcher.receive<ReadyNote>();
   launcher.send(place(1, 0, 1));
-  CHECK(std::get<EpochNote>(*member.next_epoch({}, within(kAmple))).epoch == 1);
+  CHECK(std::get<EpochNote>(*member.next_epoch(within(kAmple))).epoch == 1);
   CHECK(launcher.quiet());
 }
 
@@ -80,7 +137,7 @@ TEST_CASE("member: changes are those of the current epoch, the newest") {
   Member member(launcher.worker_end(), 1);
   CHECK(member.changes()->serial == 0);
   launcher.send(place(2, 0, 1));
-  REQUIRE(member.next_epoch({}, within(kAmple)).ok());
+  REQUIRE(member.next_epoch(within(kAmple)).ok());
   CHECK(member.changes()->serial == 0);
   launcher.send(ChangedNote{1, 4, Change::kAdded});
   CHECK(member.changes()->serial == 0);
@@ -89,7 +146,7 @@ TEST_CASE("member: changes are those of the current epoch, the newest") {
   CHECK(member.changes()->serial == 6);
   CHECK(member.changes()->change == Change::kMixed);
   launcher.send(place(3, 0, 1));
-  REQUIRE(member.next_epoch({}, within(kAmple)).ok());
+  REQUIRE(member.next_epoch(within(kAmple)).ok());
   CHECK(member.changes()->serial == 0);
 }
 
@@ -97,8 +154,9 @@ TEST_CASE("member: sends what it holds, that it leaves, and that it has finished
   LauncherEnd launcher;
   Member member(launcher.worker_end(), 1);
   launcher.send(place(2, 0, 1));
-  REQUIRE(member.next_epoch({}, within(kAmple)).ok());
-  CHECK(member.send(HoldsNote{}).ok());
+  REQUIRE(member.next_epoch(within(kAmple)).ok());
+  CHECK(member.hold_state().ok());
+  CHECK(member.hold_state().ok());  // told once
   CHECK(member.send(LeavingNote{"SIGTERM"}).ok());
   CHECK(member.send_finished().ok());
   CHECK(launcher.receive<HoldsNote>().holds_state);
@@ -111,7 +169,7 @@ TEST_CASE("member: a void epoch cancels the start of its job, and of no other") 
   Member member(launcher.worker_end(), 1);
   CHECK(!member.cancel_source("job-2").check);
   launcher.send(place(2, 0, 2));
-  REQUIRE(member.next_epoch({}, within(kAmple)).ok());
+  REQUIRE(member.next_epoch(within(kAmple)).ok());
   CHECK(!member.cancel_source("another").check);
   const CancelSource cancel = member.cancel_source("job-2");
   launcher.send(VoidNote{1, "an old one"});
@@ -124,7 +182,7 @@ TEST_CASE("member: a void epoch cancels the start of its job, and of no other") 
     CHECK(cancel.status().message() == "epoch 2 cannot begin: worker 2 was killed");
   }
   launcher.send(place(3, 0, 1));
-  REQUIRE(member.next_epoch({}, within(kAmple)).ok());
+  REQUIRE(member.next_epoch(within(kAmple)).ok());
   CHECK(member.cancel_source("job-3").status().ok());
   launcher.close();
   CHECK(member.cancel_source("job-3").status().code() == Code::kUnavailable);
@@ -137,12 +195,12 @@ TEST_CASE("member: without a launcher all calls fail, also one that waits") {
     launcher.receive<ReadyNote>();
     launcher.close();
   });
-  const Status status = member.next_epoch({}, within(kAmple)).status();
+  const Status status = member.next_epoch(within(kAmple)).status();
   ending.join();
   CHECK(status.code() == Code::kUnavailable);
   CHECK(contains(status.message(), "the launcher of this elastic job is gone"));
   CHECK(member.changes().status().code() == Code::kUnavailable);
-  CHECK(member.send(HoldsNote{}).code() == Code::kUnavailable);
+  CHECK(member.hold_state().code() == Code::kUnavailable);
 }
 
 TEST_CASE("member: a note that came before the launcher's end is still taken") {
@@ -151,8 +209,8 @@ TEST_CASE("member: a note that came before the launcher's end is still taken") {
   launcher.send(DismissedNote{true, "too few workers"});
   launcher.close();
   CHECK(member.changes().status().code() == Code::kUnavailable);
-  CHECK(std::get<DismissedNote>(*member.next_epoch({}, within(kAmple))).why == "too few workers");
-  CHECK(member.next_epoch({}, within(kAmple)).status().code() == Code::kUnavailable);
+  CHECK(std::get<DismissedNote>(*member.next_epoch(within(kAmple))).why == "too few workers");
+  CHECK(member.next_epoch(within(kAmple)).status().code() == Code::kUnavailable);
 }
 
 TEST_CASE("member: notes that cannot be read are errors, not crashes") {

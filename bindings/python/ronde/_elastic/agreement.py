@@ -46,12 +46,6 @@ def agree(changed: bool, kind: int, running: bool = True) -> _core.CommitFacts:
     )
 
 
-def held() -> bool:
-    """True if some rank of this epoch holds the state."""
-    place = epochs.worker.place
-    return place is not None and any(place.holders)
-
-
 def _answer_early() -> None:
     """Does the part of a rank that has joined in choose(), before it gets there.
 
@@ -59,7 +53,8 @@ def _answer_early() -> None:
     choose().
     """
     _early.rows = None
-    if epochs.available() and held() and not epochs.worker.holds_state:
+    worker = epochs.member()
+    if worker is not None and worker.state_is_held() and not worker.holds_state:
         _early.rows = on_arrays.allgather_async(_bytes(_core.StartFacts()), _START)
 
 
@@ -75,13 +70,13 @@ def choose(state: Any, restored: bool, skip_sync: bool) -> bool:
     own, copies = state._own_state, state._shared_copies()
     hands_over = own is not None and own.hands_over()
     mine = state._progress.facts(
-        holds_state=epochs.worker.holds_state,
+        holds_state=epochs.worker().holds_state,
         alike=state._alike_after_restore() and not hands_over,
         restored=restored,
         skip_sync=skip_sync and not hands_over,
         adopted=(-1, -1) if copies is None else copies.adopted_steps(),
     )
-    if not held() and state._checkpoints is not None:
+    if not epochs.worker().state_is_held() and state._checkpoints is not None:
         state._checkpoints.tell(mine)
     early, _early.rows = _early.rows, None
     told = early.wait() if early else on_arrays.allgather(_bytes(mine), _START)
@@ -118,7 +113,7 @@ def begin(state: Any, sync: bool) -> None:
         own.begin(state._progress.step, state._copies)
     _core.meet(runtime())
     state._progress.begun()
-    epochs.holds_state()
+    epochs.worker().hold_state()
     if own is not None:
         own.has_begun()
     copies = state._shared_copies()

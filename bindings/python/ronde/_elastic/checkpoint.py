@@ -110,13 +110,12 @@ class Checkpoints:
         self._files = _core.CheckpointFiles(self._path, suffixes, keep, none_whole == "error")
         self._every = every
         self._writer: threading.Thread | None = None
-        epochs.worker.has_checkpoint = self._can_resume()
-
-    def _can_resume(self) -> bool:
-        """Joiners are waited for: they check no files, which the others may still write."""
-        place = epochs.worker.place
-        held = place is not None and any(place.holders)
-        return self._files.any() if held else self.newest_step() > 0
+        worker = epochs.member()
+        # Joiners are waited for: they check no files, which the others may still write.
+        held = worker is not None and worker.state_is_held()
+        can_load = self._files.any() if held else self.newest_step() > 0
+        if worker is not None:
+            worker.can_load(can_load)
 
     def newest_step(self) -> int:
         """The step of the newest file that is whole; 0 if there is none."""

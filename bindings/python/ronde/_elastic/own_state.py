@@ -64,7 +64,7 @@ class OwnState:
             self._send(step, copies)
 
     def _send(self, step: int, copies: Copies) -> None:
-        place = epochs.worker.place
+        place = epochs.place()
         if place is None or size() == 1:
             return
         if self._partners.warns_of_one_host(place):
@@ -78,8 +78,9 @@ class OwnState:
 
     def has_begun(self) -> None:
         """All ranks of the epoch have begun."""
-        if epochs.worker.place is not None:
-            self._partners.begun(epochs.worker.place)
+        place = epochs.place()
+        if place is not None:
+            self._partners.begun(place)
 
     def settle(
         self, step: int | None, restored: int, copies: Copies
@@ -90,12 +91,12 @@ class OwnState:
         copies this rank goes on; 0: none. Returns (the attributes of each worker that nobody
         replaces and of which this rank has a copy, the workers whose states are lost). Collective.
         """
-        place, residuals = epochs.worker.place, self._residuals
+        place, residuals = epochs.place(), self._residuals
         if place is None:
             residuals.begin(residuals.steps())
             return [], []
         mine, orphans, lost, residual_steps = self._partners.settle(
-            runtime(), place, step, epochs.worker.holds_state, restored, residuals.steps()
+            runtime(), place, step, epochs.worker().holds_state, restored, residuals.steps()
         )
         if mine is not None:
             copies.put_own(pickle.loads(mine))

@@ -101,7 +101,7 @@ class _Run:
         sync = not self._skip_sync
         if elastic:
             _share(self._state)
-        held = elastic and agreement.held()
+        held = elastic and epochs.worker().state_is_held()
         if held:  # before the reset callbacks, whose changes must last
             sync = agreement.choose(self._state, self._failed, self._skip_sync)
         if again:
@@ -133,7 +133,7 @@ class _Run:
         while (facts := agreement.agree(False, 0, running=False)).running:
             if facts.changed:
                 raise HostsUpdatedInterrupt(facts.only_removed)
-        epochs.core.elastic_finished()
+        epochs.worker().finish()
 
 
 def _share(state: Any) -> None:

@@ -27,7 +27,7 @@ def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False)
 
 def _link_trace(path: Path) -> None:
     """Links PATH to the trace of rank 0, where tools for Horovod look for it."""
-    if rank() == 0 and not _core.elastic_available():
+    if rank() == 0 and _core.Member.of_process() is None:
         with suppress(FileExistsError):
             path.symlink_to(f"{path.stem}.rank0{path.suffix}")
 

@@ -6,12 +6,11 @@ An epoch is a job of fixed ranks. Only the launcher begins one. Threads: the one
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from ronde import _core
 from ronde._errors import Error, RankFailure, TimeoutError, UnavailableError, code_of
 
-core: Any = _core
+_of_process = _core.Member.of_process()  # takes what it was passed before scripts can close it
 
 ADDED, REMOVED = 1, 2  # bits of a change, as the launcher's notes have them
 
@@ -35,30 +34,27 @@ class DismissedError(SystemExit):
         super().__init__(0)
 
 
-class _Worker(_core.Participant):
-    """The worker's part in the job so far."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        # Copies of a worker that has died on this host, until a state has taken them.
-        inherited = _core.CommitStore.inherited()
-        self.inherited: Any = inherited if inherited.steps() else None
-        self.has_copies = self.inherited is not None
+def member() -> _core.Member | None:
+    """This process's end of an elastic job; None without a launcher of such jobs, and in forks."""
+    return _core.Member.of_process() if _of_process is not None else None
 
 
-worker = _Worker()
-
-
-def take_inherited() -> Any:
-    """The _core.CommitStore of a worker that has died on this host, once; None without one."""
-    inherited, worker.inherited = worker.inherited, None
-    return inherited
+def worker() -> _core.Member:
+    """The same in an elastic job."""
+    found = member()
+    assert found is not None
+    return found
 
 
 def available() -> bool:
     """True if a launcher of elastic jobs has started this process."""
-    asked = getattr(core, "elastic_available", None)
-    return bool(asked and asked())
+    return member() is not None
+
+
+def place() -> _core.EpochNote | None:
+    """The worker's place in its last epoch; None before the first, and without a launcher."""
+    found = member()
+    return None if found is None else found.place
 
 
 def recovery_of(error: Error) -> _core.Recovery:
@@ -71,7 +67,9 @@ def recovery_of(error: Error) -> _core.Recovery:
 def note_failure(error: Error) -> None:
     """Remembers what ended the epoch, for the launcher. Its first cause counts."""
     rank = error.rank if isinstance(error, (RankFailure, TimeoutError)) else -1
-    worker.failed(f"{type(error).__name__}: {error}", rank)
+    found = member()
+    if found is not None:
+        found.failed(f"{type(error).__name__}: {error}", rank)
 
 
 def next_place() -> _core.EpochNote:
@@ -80,12 +78,10 @@ def next_place() -> _core.EpochNote:
     Raises DismissedError if it is to end, JobFailedError, LauncherLostError.
     """
     try:
-        answer = core.elastic_next_epoch(worker.ready())
+        answer = worker().next_epoch()
     except UnavailableError as error:
         raise LauncherLostError(f"the launcher of this job is gone: {error}") from error
-    worker.answered()
     if isinstance(answer, _core.EpochNote):
-        worker.placed(answer)
         return answer
     if answer.failed:
         raise JobFailedError(f"the launcher has ended this worker: {answer.why}")
@@ -98,17 +94,9 @@ def changes() -> tuple[int, int]:
     Never blocks. Raises LauncherLostError.
     """
     try:
-        serial, bits = core.elastic_changes()
+        return worker().changes()
     except UnavailableError as error:
         raise LauncherLostError(f"the launcher of this job is gone: {error}") from error
-    return int(serial), int(bits)
-
-
-def holds_state() -> None:
-    """Tells the launcher, once, that others can start from this worker's state."""
-    if not worker.holds_state:
-        worker.holds_state = True
-        core.elastic_holds()
 
 
 def show_in_environment(runtime: _core.Runtime) -> None:

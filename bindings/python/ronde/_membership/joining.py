@@ -211,8 +211,8 @@ def _join_next_epoch(chosen: dict[str, str]) -> None:
     while job.runtime is None:
         place = epochs.next_place()
         try:
-            _join({**chosen, **epochs.core.elastic_settings(place)})
-            epochs.worker.began = True
+            _join({**chosen, **epochs.worker().settings(place)})
+            epochs.worker().began()
             register_again()
         except Error as error:
             shutdown()

@@ -13,7 +13,7 @@ _kept_sets: _Kept = {}  # of the last epoch, by their workers: (id of the core t
 
 def keep_sets() -> None:
     """Unregisters all process sets; an elastic job remembers their workers."""
-    place = epochs.worker.place if epochs.available() else None
+    place = epochs.place()
     numbers = place.workers if place is not None else []
     for process_set in registered_sets.values():
         last_id = process_set.core_id
@@ -30,7 +30,7 @@ def register_again() -> None:
 
     Workers that have joined learn them from rank 0: add_process_set() then finds them.
     """
-    place = epochs.worker.place
+    place = epochs.place()
     assert place is not None
     kept = [(workers, last_id) for workers, (last_id, _) in _kept_sets.items()]
     for workers, ranks, core_id, private in _core.remake_sets(runtime(), place, kept):

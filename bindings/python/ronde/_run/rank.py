@@ -29,7 +29,7 @@ def main(folder: Path | None) -> int:
     A worker of an elastic job adds its last epoch and rank; it does not answer if it was dismissed.
     """
     elastic = epochs.available()
-    number = epochs.core.elastic_worker() if elastic else _core.launched_job()[0]
+    number = epochs.worker().worker if elastic else _core.launched_job()[0]
     answer_file = _own_descriptor("RONDE_ANSWER_FD") if folder is None else -1
     host = os.environ.get("HOROVOD_HOSTNAME", "")
     good = True
@@ -80,7 +80,7 @@ def _place(elastic: bool, number: int) -> tuple[Any, ...]:
     """A worker's last epoch and rank; its number serves if it has joined none."""
     if not elastic:
         return ()
-    place = epochs.worker.place
+    place = epochs.place()
     return (place.epoch, place.rank) if place else (0, number)
 
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ronde import _core
 from ronde._errors import Error, InternalError
 from ronde._membership import epochs
 from ronde._snapshots.array_kinds import clone
@@ -44,6 +43,7 @@ class Copies:
         self._memory: Any = PrivateMemory()
         self._shared = False
         self._adopted = False
+        self._worker = 0  # this process's
         self.adopted_worker = 0  # that took them
         self._layout = Layout([], [])
         self._text_bytes = 0
@@ -108,7 +108,7 @@ class Copies:
 
     def _packed(self, targets: list[Any], values: Any) -> memoryview | None:
         try:
-            return pack(self._layout, targets, (_core.elastic_worker(), values))
+            return pack(self._layout, targets, (self._worker, values))
         except Exception as error:  # the kinds of errors depend on the objects
             why = f"the state cannot be pickled ({type(error).__name__}: {error})"
             self._give_up_sharing(why)
@@ -181,10 +181,11 @@ class Copies:
         if _sharing is not None:
             _sharing.keep_private()
         _sharing = self
-        inherited = epochs.take_inherited()
-        self._memory = _core.CommitStore() if inherited is None else inherited
-        self._memory.share()
-        self._shared, self._adopted = True, inherited is not None and self._are_ours()
+        member = epochs.worker()
+        self._worker = member.worker
+        self._memory = member.take_copies()
+        member.share(self._memory)
+        self._shared, self._adopted = True, bool(self._memory.steps()) and self._are_ours()
         if not self._adopted:
             self._memory.clear()
 
@@ -226,7 +227,8 @@ class Copies:
         """The adopted copies are not needed any more; if they were not used, their steps go."""
         if self._adopted and not used:
             self._memory.clear()
-        self._adopted = epochs.worker.has_copies = False
+        self._adopted = False
+        epochs.worker().end_adoption()
 
 
 _sharing: Copies | None = None  # one state has shared copies

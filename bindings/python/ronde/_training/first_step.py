@@ -89,7 +89,7 @@ class FirstStep:
     def _is_due(self) -> bool:
         """False where a rank is alone. Later ranks of an elastic job get their state by sync()."""
         several = (self._process_set.size() or 1) > 1 and self._process_set.included()
-        place = epochs.worker.place if epochs.available() else None
+        place = epochs.place()
         return bool(several) and (place is None or place.epoch <= 1)
 
 

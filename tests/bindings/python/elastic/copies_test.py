@@ -30,14 +30,34 @@ class Live:
 COUNT = (lambda keep: 3, lambda value: None)
 
 
+class Worker:
+    """Stands for the core's."""
+
+    worker = 7
+
+    def __init__(self):
+        self.copies, self.has_copies = _core.CommitStore(), False
+
+    def take_copies(self):
+        taken, self.copies = self.copies, _core.CommitStore()
+        return taken
+
+    def end_adoption(self):
+        self.has_copies = False
+
+    def share(self, store):
+        pass
+
+
 @pytest.fixture
 def inherit(monkeypatch):
     """inherit(store): the next state that shares its copies adopts those of the store."""
-    monkeypatch.setattr(epochs, "worker", epochs._Worker())
+    worker = Worker()
+    monkeypatch.setattr(epochs, "member", lambda: worker)
     monkeypatch.setattr(copies, "_sharing", None)
 
     def give(store):
-        epochs.worker.inherited, epochs.worker.has_copies = store, True
+        worker.copies, worker.has_copies = store, True
         monkeypatch.setattr(copies, "_sharing", None)
 
     return give
@@ -140,7 +160,7 @@ def test_copies_that_were_not_used_are_dropped(inherit):
     second = Live(2)
     second.copies.share()
     second.copies.end_adoption(used=False)
-    assert epochs.worker.has_copies is False
+    assert epochs.member().has_copies is False
     second.copies.save(1)
     assert second.copies._memory.steps() == [1]
 

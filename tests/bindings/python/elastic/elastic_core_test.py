@@ -12,25 +12,19 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
+from elastic_launcher import (
+    CHANGED,
+    FINISHED,
+    HOLDS,
+    LEAVING,
+    MOST_BYTES,
+    READY,
+    dismissed_note,
+    epoch_note,
+    text,
+)
 
-READY, HOLDS, LEAVING, FINISHED, EPOCH, CHANGED, DISMISSED = range(1, 8)
 LIMIT_S = 480
-
-
-def text(value: str) -> bytes:
-    return struct.pack("<I", len(value)) + value.encode()
-
-
-def epoch_note(epoch: int, rank: int, workers: list[tuple[int, str, bool]], job: str) -> bytes:
-    fields = struct.pack("<BQi", EPOCH, epoch, rank)
-    fields += text(job) + text("ab" * 32)
-    fields += text("") + text("")  # on one host: no rendezvous and no tree
-    fields += text("start")
-    fields += struct.pack("<I", len(workers))
-    for worker, host, holds in workers:
-        fields += struct.pack("<Q", worker) + text(host) + struct.pack("<B", holds)
-    return fields
 
 
 @contextmanager
@@ -64,49 +58,49 @@ def output_of(process: subprocess.Popen[str]) -> str:
 def test_a_worker_is_given_an_epoch_joins_it_and_is_dismissed():
     script = """
         import os, signal
-        assert _core.elastic_available() and _core.elastic_worker() == 5
-        part = _core.Participant()
-        part.has_copies = True
-        got = _core.elastic_next_epoch(part.ready())
-        part.placed(got)
-        print(got.epoch, got.rank, got.why, got.workers, got.hosts, got.holders)
-        settings = _core.elastic_settings(got)
+        member = _core.Member.of_process()
+        assert member.worker == 5 and member.place is None and not member.state_is_held()
+        member.can_load(True)
+        got = member.next_epoch()
+        assert member.place.epoch == got.epoch and member.state_is_held()
+        print(got.epoch, got.rank, got.why, got.workers, got.hosts)
+        settings = member.settings(got)
         assert settings["RONDE_RANK"] == "0" and settings["RONDE_SIZE"] == "1"
         assert "ab" * 32 not in str(settings)
         runtime = _core.Runtime.create(settings)
-        print("size", runtime.size(), _core.elastic_changes())
-        _core.elastic_holds()
-        while _core.elastic_changes() == (0, 0):
+        print("size", runtime.size(), member.changes())
+        member.began()
+        member.hold_state()
+        while member.changes() == (0, 0):
             pass
-        print("changed", _core.elastic_changes())
+        print("changed", member.changes())
         before = signal.getsignal(signal.SIGTERM)
         leaves = _core.LeaveSignal()
         os.kill(os.getpid(), signal.SIGTERM)
         assert _core.asked_to_leave()
         del leaves
         assert signal.getsignal(signal.SIGTERM) is before
-        _core.elastic_finished()
+        member.finish()
         runtime.shutdown()
-        part.began = part.holds_state = True
-        part.has_copies = False
-        part.failed("rank 0 died", 0)
-        end = _core.elastic_next_epoch(part.ready())
+        member.can_load(False)
+        member.failed("rank 0 died", 0)
+        end = member.next_epoch()
         print(end.why, end.failed)
     """
     with worker(script) as (launcher, process):
-        ready = launcher.recv(1 << 20)
+        ready = launcher.recv(MOST_BYTES)
         assert ready == struct.pack("<BQBBBI", READY, 0, 0, 0, 1, 0) + text("")
         launcher.send(epoch_note(9, 0, [(5, "here", True)], f"elastic-{os.getpid()}"))
-        assert launcher.recv(1 << 20) == struct.pack("<BB", HOLDS, 1)
+        assert launcher.recv(MOST_BYTES) == struct.pack("<BB", HOLDS, 1)
         launcher.send(struct.pack("<BQQB", CHANGED, 9, 17, 2))
-        assert launcher.recv(1 << 20) == struct.pack("<B", LEAVING) + text("SIGTERM")
-        assert launcher.recv(1 << 20) == struct.pack("<BQ", FINISHED, 9)
-        ready = launcher.recv(1 << 20)
+        assert launcher.recv(MOST_BYTES) == struct.pack("<B", LEAVING) + text("SIGTERM")
+        assert launcher.recv(MOST_BYTES) == struct.pack("<BQ", FINISHED, 9)
+        ready = launcher.recv(MOST_BYTES)
         suspects = struct.pack("<IQ", 1, 5)
         assert ready == struct.pack("<BQBBB", READY, 9, 1, 1, 0) + suspects + text("rank 0 died")
-        launcher.send(struct.pack("<BB", DISMISSED, 0) + text("there is no place"))
+        launcher.send(dismissed_note(False, "there is no place"))
         assert output_of(process).splitlines() == [
-            "9 0 start [5] ['here'] [True]",
+            "9 0 start [5] ['here']",
             "size 1 (0, 0)",
             "changed (17, 2)",
             "there is no place False",
@@ -117,18 +111,15 @@ def test_a_worker_is_given_an_epoch_joins_it_and_is_dismissed():
 def test_the_end_of_the_launcher_ends_the_wait_with_an_error():
     script = """
         import ronde
-        for call in (
-            lambda: _core.elastic_next_epoch(_core.Participant().ready()),
-            _core.elastic_changes,
-            _core.elastic_holds,
-        ):
+        member = _core.Member.of_process()
+        for call in (member.next_epoch, member.changes, member.hold_state):
             try:
                 call()
             except ronde.UnavailableError as error:
                 print(error)
     """
     with worker(script) as (launcher, process):
-        launcher.recv(1 << 20)
+        launcher.recv(MOST_BYTES)
         launcher.close()
         assert output_of(process) == "the launcher of this elastic job is gone\n" * 3
 
@@ -138,12 +129,12 @@ def test_ctrl_c_ends_the_wait_for_an_epoch():
         import signal
         signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
         try:
-            _core.elastic_next_epoch(_core.Participant().ready())
+            _core.Member.of_process().next_epoch()
         except KeyboardInterrupt:
             print("interrupted")
     """
     with worker(script) as (launcher, process):
-        launcher.recv(1 << 20)
+        launcher.recv(MOST_BYTES)
         process.send_signal(signal.SIGINT)
         assert output_of(process) == "interrupted\n"
 
@@ -151,10 +142,10 @@ def test_ctrl_c_ends_the_wait_for_an_epoch():
 def test_a_forked_child_is_no_worker():
     script = """
         import os
-        assert _core.elastic_available()
+        assert _core.Member.of_process() is not None
         child = os.fork()
         if child == 0:
-            os._exit(int(_core.elastic_available()) or _core.elastic_worker())
+            os._exit(_core.Member.of_process() is not None)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
     with worker(script) as (_, process):
@@ -162,17 +153,14 @@ def test_a_forked_child_is_no_worker():
 
 
 def test_without_a_launcher_there_is_no_worker():
-    import ronde
     from ronde import _core
 
-    assert not _core.elastic_available()
-    assert _core.elastic_worker() == 0
-    with pytest.raises(ronde.NotInitializedError, match="no worker of an elastic job"):
-        _core.elastic_changes()
+    assert _core.Member.of_process() is None
 
 
 def test_the_commit_store_keeps_two_copies_as_views():
     import numpy as np
+    import pytest
     import ronde
     from ronde import _core
 

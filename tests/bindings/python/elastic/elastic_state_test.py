@@ -133,13 +133,13 @@ def numbered(state):
     return state
 
 
-def restored_beside(state, other, monkeypatch):
+def restored_beside(state, other, launcher, monkeypatch):  # noqa: F811
     """choose() of the restored state beside a rank with these facts."""
     theirs = np.frombuffer(other.encoded(), np.uint8)
     gathered = lambda mine, name: np.concatenate([mine, theirs])  # noqa: E731
     monkeypatch.setattr(agreement.on_arrays, "allgather", gathered)
     monkeypatch.setattr(agreement, "size", lambda: 2)
-    monkeypatch.setattr(agreement.epochs.worker, "holds_state", True)
+    launcher.member.hold_state()
     state.restore()
     return agreement.choose(state, True, False)
 
@@ -153,7 +153,7 @@ def holder(step):
 )
 def test_the_newest_step_that_all_have_copied_is_restored(launcher, monkeypatch, other, restored):  # noqa: F811
     state = numbered(ObjectState(step=0))
-    restored_beside(state, other, monkeypatch)
+    restored_beside(state, other, launcher, monkeypatch)
     assert (state.step, state._progress.step) == (restored, restored)
 
 
@@ -175,7 +175,7 @@ class OwnSync(ObjectState):
 )
 def test_ranks_that_all_restored_one_step_send_nothing(launcher, monkeypatch, kind, options, sends):  # noqa: F811
     state = numbered(kind(step=0, **options))
-    assert restored_beside(state, holder(3), monkeypatch) == sends
+    assert restored_beside(state, holder(3), launcher, monkeypatch) == sends
 
 
 # Samplers.
@@ -306,11 +306,10 @@ def test_a_job_that_starts_takes_the_newest_checkpoint(launcher, tmp_path):  # n
 
     assert train(state) == 1
     state._checkpoints.wait()
+    ronde.shutdown()
+    launcher.start_worker()
     again = ObjectState(step=0)
     again.checkpoint(tmp_path / "state")
-    ronde.shutdown()
-    launcher.ready.clear()
-    agreement.epochs.worker.holds_state = False
     ronde.init()
     assert train(again) == 2
     assert launcher.ready[0].can_resume

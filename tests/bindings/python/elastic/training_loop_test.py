@@ -7,10 +7,9 @@ from unittest import mock
 import numpy as np
 import pytest
 import ronde
-from elastic_launcher import alone, launcher  # noqa: F401  fixtures
+from elastic_launcher import alone, dismissed_note, epoch_note, launcher  # noqa: F401  fixtures
 from ronde import _core
 from ronde._elastic import agreement
-from ronde._membership import epochs
 from ronde._snapshots.copies import Copies
 from ronde.common.elastic import State, notification_manager, run_fn
 from ronde.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
@@ -163,7 +162,7 @@ def test_a_change_surfaces_in_commit_alone_and_nothing_is_lost(launcher):  # noq
         while state.step < 3:
             state.step += 1
             if len(launcher.ready) == 1:
-                launcher.change = (1, 1)
+                launcher.change(1, 1)
                 assert not state._host_messages.empty()
             ronde.allreduce(np.ones(2), name="a")
             state.commit()
@@ -176,7 +175,7 @@ def test_a_change_surfaces_in_commit_alone_and_nothing_is_lost(launcher):  # noq
 @pytest.mark.parametrize(("bits", "skips"), [(1, False), (2, True), (3, False)])
 def test_changes_have_horovods_meaning(launcher, bits, skips):  # noqa: F811
     state = state_of()
-    launcher.change = (5, bits)
+    launcher.change(5, bits)
     with pytest.raises(HostsUpdatedInterrupt) as raised:
         state.check_host_updates()
     assert raised.value.skip_sync is skips
@@ -184,14 +183,14 @@ def test_changes_have_horovods_meaning(launcher, bits, skips):  # noqa: F811
 
 
 def test_a_dismissed_worker_ends_with_status_0(launcher):  # noqa: F811
-    launcher.answers.append(_core.DismissedNote(False, "asked to leave"))
+    launcher.answers.append(dismissed_note(False, "asked to leave"))
     with pytest.raises(SystemExit) as ended:
         ronde.elastic.run(mock.Mock(__name__="f", side_effect=HorovodInternalError()))(state_of())
     assert ended.value.code == 0
 
 
 def test_a_failed_job_is_an_error(launcher):  # noqa: F811
-    launcher.answers.append(_core.DismissedNote(True, "too few workers"))
+    launcher.answers.append(dismissed_note(True, "too few workers"))
     with pytest.raises(ronde.Error, match="too few workers"):
         ronde.elastic.run(mock.Mock(__name__="f", side_effect=HorovodInternalError()))(state_of())
 
@@ -199,7 +198,7 @@ def test_a_failed_job_is_an_error(launcher):  # noqa: F811
 def test_an_epoch_whose_ranks_do_not_meet_is_followed_by_the_next(launcher, monkeypatch):  # noqa: F811
     monkeypatch.setenv("RONDE_START_TIMEOUT_MS", "100")
     workers = [(6, "here", True), (7, "here", True)]
-    launcher.answers.append(_core.EpochNote(2, 1, workers))
+    launcher.answers.append(epoch_note(2, 1, workers))
     ends = iter([HorovodInternalError("dead"), None])
 
     def train(state):
@@ -221,7 +220,7 @@ def test_a_lost_launcher_is_an_error_after_a_checkpoint(launcher, tmp_path):  # 
     def train(state):
         state.step = 5
         state.commit()
-        launcher.lost = True
+        launcher.end()
         state.step = 6
         state.commit()
 
@@ -355,12 +354,13 @@ def test_old_changes_are_left_out_and_kinds_add_up(alone):  # noqa: F811
 
 def test_a_worker_that_joins_may_call_operations_before_run(launcher):  # noqa: F811
     """The others call them in reset callbacks."""
-    assert not agreement.held()
-    epochs.worker.placed(_core.EpochNote(1, 0, [(7, "here", False), (8, "here", True)]))
+    assert not launcher.member.state_is_held()
+    launcher.answers.append(epoch_note(2, 0, [(7, "here", False), (8, "here", True)]))
+    launcher.member.next_epoch()
     agreement._answer_early()
     assert agreement._early.rows is not None
     ronde.allreduce(np.ones(1), name="before")
-    epochs.worker.holds_state = True
+    launcher.member.hold_state()
     assert agreement._early.rows.wait().tobytes() == _core.StartFacts().encoded()
 
 

@@ -15,7 +15,7 @@ TRAINING = """
     hvd.init()
     state = ObjectState(step=0)
     before = {}
-    if epochs.worker.place.epoch == 1:
+    if epochs.place().epoch == 1:
         gone, pair = hvd.add_process_set([0, 1]), hvd.add_process_set([0, 2])
         hvd.remove_process_set(gone)  # the other set gets its number in the next epoch
     else:
@@ -52,7 +52,7 @@ TRAINING = """
     def train(state):
         while state.step < 6:
             add_up()
-            if state.step == 3 and epochs.worker.place.epoch == 1:
+            if state.step == 3 and epochs.place().epoch == 1:
                 if kind == "failure":
                     raise HorovodInternalError("planted")
                 if hvd.rank() == 1:
