@@ -7,8 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "tests/backends/net/channel_peer.h"
 #include "tests/backends/net/processes.h"
@@ -18,6 +20,7 @@ namespace ronde::net {
 namespace {
 
 constexpr int kHosts = 12;  // rank 0 has ranks 1 to 8 below it, and rank 1 ranks 9 to 11
+constexpr std::chrono::seconds kTakingPlaces{1};  // the time to take places of ranks that left
 
 /// TCP connections of this process.
 int connections() {
@@ -110,7 +113,7 @@ void check_death(int dead, std::chrono::seconds reconnect_limit, std::chrono::se
     RONDE_CHILD_REQUIRE(meet(channel, sink, 1) == 0);
     // Rank 0 dies once all have its frame.
     if (rank != 0 && dead == 0) RONDE_CHILD_REQUIRE(channel.send(0, {}).ok());
-    const auto all_have_it = [&] { return sink.count == 2 * (kHosts - 1); };
+    const auto all_have_it = [&] { return sink.count == std::size_t{2} * (kHosts - 1); };
     if (rank == 0 && dead == 0) RONDE_CHILD_REQUIRE(poll_until(channel, sink, all_have_it));
     if (rank == dead) ::kill(::getpid(), SIGKILL);
     const TimePoint start = now();
@@ -139,13 +142,32 @@ TEST_CASE("a tree that a rank has left brings the news of a later death") {
           RONDE_CHILD_REQUIRE(poll_until(channel, sink, [&] { return sink.left.contains(1); }));
           RONDE_CHILD_REQUIRE(channel.send(1, {}).code() == Code::kRankFailure);
           if (rank == 10) {
-            ::sleep(1);  // the time to take the new places
+            std::this_thread::sleep_for(kTakingPlaces);
             ::kill(::getpid(), SIGKILL);
           }
           RONDE_CHILD_REQUIRE(poll_until(channel, sink, [&] { return sink.lost.contains(10); }));
           RONDE_CHILD_REQUIRE(sink.lost.size() == 1);
           return 0;
         }) == all_but(10));
+}
+
+/// Ranks 2 and 3 had no link before.
+TEST_CASE("ranks whose leaders leave at the same time take their places") {
+  const TestJob job(4, Layout::kTwoHosts);
+  CHECK(run_ranks(4, [&](int rank) {
+          auto link = job.connect(job.config(rank));
+          RONDE_CHILD_REQUIRE(link.ok());
+          if (rank < 2) return 0;
+          ControlChannel& channel = *link->channel;
+          Collector sink;
+          RONDE_CHILD_REQUIRE(poll_until(channel, sink, [&] { return sink.left.size() == 2; }));
+          if (rank == 3) {
+            std::this_thread::sleep_for(kTakingPlaces);
+            ::kill(::getpid(), SIGKILL);
+          }
+          RONDE_CHILD_REQUIRE(poll_until(channel, sink, [&] { return sink.lost.contains(3); }));
+          return 0;
+        }) == std::vector<int>{0, 0, 0, -SIGKILL});
 }
 
 }  // namespace
