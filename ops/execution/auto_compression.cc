@@ -55,7 +55,7 @@ Result<AutoChoice> AutoCompression::choose(const Bundle& bundle, const AbortToke
   untimed_ns_ = 0;
   begin_ = now();
   if (choice.compression.empty()) return choice;
-  // What the user said of residuals holds.
+  // The user's choice of residuals holds.
   RONDE_ASSIGN_OR_RETURN(CompressionSpec spec, parse_compression(choice.compression));
   if (spec.error_feedback) spec.residual = asked.residual;
   choice.compression = to_string(spec);

@@ -19,8 +19,8 @@ std::string_view message_of(std::string_view line) {
   return level == std::string_view::npos ? line : line.substr(level + 2);
 }
 
-/// What a rank's post-mortem says, "rank 1 on node1: pending: ...", without rank and host; empty
-/// for another message.
+/// Takes rank and host off a post-mortem: "rank 1 on node1: pending: ...". Empty for another
+/// message.
 std::string_view post_mortem_of(std::string_view message) {
   if (!message.starts_with("rank ") || message.find(" on ") > message.find(": ")) return {};
   return message.substr(message.find(": ") + 2);

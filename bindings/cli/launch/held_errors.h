@@ -53,7 +53,7 @@ class HeldErrors {
   /// How the rank's output ends; forgets it.
   Ending take(int rank);
 
-  /// What has been held for long enough, by rank.
+  /// Returns text that was held for long enough, by rank.
   std::vector<std::pair<int, std::string>> due(TimePoint time);
   [[nodiscard]] TimePoint deadline() const noexcept;
   /// When the earliest traceback began that is held; ranks but `rank`.

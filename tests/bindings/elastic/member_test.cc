@@ -67,7 +67,7 @@ void join_epoch(LauncherEnd& launcher, Member& member) {
   member.began();
 }
 
-/// What the member tells while it waits; it gets no answer.
+/// Makes the member wait without an answer. Returns the note that it sends.
 ReadyNote told(LauncherEnd& launcher, Member& member) {
   CHECK(member.next_epoch(within(std::chrono::milliseconds(1))).status().code() == Code::kTimeout);
   return launcher.receive<ReadyNote>();
