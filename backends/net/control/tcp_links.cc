@@ -178,11 +178,14 @@ TimePoint TcpLinks::tend(int rank) {
 /// Calls the hooks without the lock.
 void TcpLinks::publish() {
   News news;
+  bool arrived = false;
   {
     const MutexLock lock(mutex_);
     news = std::exchange(news_, {});
+    arrived = !news.items.empty();
+    if (arrived) items_.put(std::move(news.items));
   }
-  if (news.frames) hooks_.frame_arrived();
+  if (arrived) hooks_.frame_arrived();
   for (const LostRank& lost : news.lost) hooks_.rank_lost(lost);
   for (const auto& [rank, peer] : news.changed) hooks_.rank_changed(rank, peer);
   for (const auto& [rank, outage] : news.healed) hooks_.link_healed(rank, outage);
@@ -229,8 +232,7 @@ void TcpLinks::on_begin(int rank, LinkPeer& peer) {
 
 void TcpLinks::on_message(int from, ReceiveWindow::Message message) {
   if (message.kind == FrameKind::kData) {
-    items_.put({.from = from, .frame = std::move(message.bytes), .lost = {}});
-    news_.frames = true;
+    news_.items.push_back({.from = from, .frame = std::move(message.bytes), .lost = {}});
   } else if (const auto lost = read_loss(message.bytes, topology_)) {
     learn(*lost, from);
   }
@@ -244,8 +246,8 @@ void TcpLinks::on_goodbye(int rank, LinkPeer& peer) {
   if (peers_.is_lost(rank)) {
     if (peer.held) release(rank, peer);
   } else if (peer.closing) {
-    items_.put({.from = rank, .frame = {}, .lost = LostRank{rank, Loss::kLeft, topology_.rank}});
-    news_.frames = true;
+    news_.items.push_back(
+        {.from = rank, .frame = {}, .lost = LostRank{rank, Loss::kLeft, topology_.rank}});
   } else {
     lose(rank, Loss::kLeft);
   }
@@ -317,7 +319,7 @@ bool TcpLinks::spread(const LostRank& lost, int from) {
 }
 
 void TcpLinks::report(const LostRank& lost) {
-  items_.put({.from = lost.rank, .frame = {}, .lost = lost});
+  news_.items.push_back({.from = lost.rank, .frame = {}, .lost = lost});
   news_.lost.push_back(lost);
 }
 

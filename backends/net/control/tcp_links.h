@@ -22,9 +22,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -73,10 +75,11 @@ struct LinkItem {
 /// A queue of them. Threads: any puts, one delivers.
 class LinkItems {
  public:
-  void put(LinkItem item) RONDE_EXCLUDES(mutex_) {
+  void put(std::vector<LinkItem> items) RONDE_EXCLUDES(mutex_) {
     {
       const MutexLock lock(mutex_);
-      items_.push_back(std::move(item));
+      if (items_.empty()) items_.swap(items);
+      std::ranges::move(items, std::back_inserter(items_));
     }
     // Sequentially consistent: comes before a hook reads which thread to wake.
     arrived_.store(true, std::memory_order_seq_cst);
@@ -133,7 +136,8 @@ class TcpLinks {
   /// True while frames of `rank` may still come. Threads: any.
   [[nodiscard]] bool is_linked(int rank) RONDE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    return peers_.of(rank).connection.may_deliver();
+    return peers_.of(rank).connection.may_deliver() ||
+           std::ranges::find(news_.items, rank, &LinkItem::from) != news_.items.end();
   }
 
   /// Delivers what has arrived; true where there was anything. A rank that left comes after its
@@ -151,9 +155,9 @@ class TcpLinks {
   [[nodiscard]] pid_t process() const noexcept { return process_; }
 
  private:
-  /// The hooks to call.
+  /// What the process is to know at the end of a turn: a thread that learns of a frame may send.
   struct News {
-    bool frames = false;
+    std::vector<LinkItem> items;
     std::vector<LostRank> lost;
     std::vector<std::pair<int, PeerLiveness>> changed;
     std::vector<std::pair<int, LinkOutage>> healed;

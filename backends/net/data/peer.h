@@ -2,33 +2,24 @@
 // dials that they need, and the outages that are worth a report.
 #pragma once
 
-#include <poll.h>
-
 #include <algorithm>
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <list>
-#include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
-#include "backends/net/connection/outage.h"
 #include "backends/net/connection/socket.h"
 #include "backends/net/data/tcp_transport.h"
 #include "backends/net/mesh/connection_manager.h"
-#include "backends/net/peer/chunk_exchange.h"
+#include "backends/net/peer/connection.h"
 #include "backends/net/peer/windows.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
 
 namespace ronde::net {
 
-// The transfers with one peer of a transport, over one network interface or several at once, the
-// dials that they need, and the outages that are worth a report.
-//
 // Each interface has a connection. Where they heal, messages are cut into chunks, and a connection
 // takes the next one when its socket has room. So an interface carries the share that it can, and
 // the shares follow when it changes. What a connection that breaks or falls silent has not
