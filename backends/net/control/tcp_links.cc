@@ -87,8 +87,9 @@ void TcpLinks::flush(int rank, LinkPeer& peer) {
 }
 
 void TcpLinks::watch(int rank, const LinkPeer& peer) {
+  const auto service = service_;
   peer.connection.for_each_wait(
-      [&](int fd, int events) { args_.manager->watch(service_, fd, events, rank); });
+      [&](int fd, int events) { args_.manager->watch(service, fd, events, rank); });
 }
 
 // Links.
