@@ -36,7 +36,6 @@ THIRD_PARTY = {
     "gloo/": ("backends/gloo",),
     "nccl.h": ("backends/nccl", "support/cuda_fake"),
     "cuda": ("backends/cuda", "backends/nccl", "gpu", "support/cuda_fake"),
-    "asio": ("backends/net",),
     "openssl/": ("backends/net", "bindings/elastic"),
     "hwy/": ("ops/kernels", "ops/compression"),
     "spdlog/": ("bindings/runtime",),

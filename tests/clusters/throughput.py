@@ -32,7 +32,7 @@ PORT = 29783
 RANK = Path(__file__).with_name("throughput_rank.py")
 CALLS = ("sendmsg", "recvmsg", "poll", "futex", "sched_yield")
 # All but these move and reduce data.
-CONTROL_THREADS = ("ronde-connect", "ronde-engine", "ronde-tcp", "ronde-watch")
+CONTROL_THREADS = ("ronde-connect", "ronde-engine", "ronde-watch")
 COUNT = re.compile(r"(.+)-\d+,(\d+),,(?:raw_)?syscalls:sys_enter_?(\w*),")  # perf's line
 ATTACH_S = 1.0  # perf is ready by then
 COUNTED_SUMS = 2

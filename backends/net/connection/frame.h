@@ -22,19 +22,23 @@ enum class FrameKind : std::uint8_t {
   kBegin = 1,      ///< The first one on a connection.
   kData = 2,       ///< Numbered where its connection counts. The body is the sender's.
   kLost = 3,       ///< Numbered. A LostRank.
-  kLast = 4,       ///< Numbered. The sender leaves the group.
+  kLast = 4,       ///< Numbered. The sender leaves the group or the job: nothing follows.
   kConfirm = 5,    ///< It tells what has arrived, and has nothing of its own.
   kEndWord = 6,    ///< The number is an EndWord.
   kHeartbeat = 7,  ///< The sender runs.
-  kGoodbye = 8,    ///< The sender leaves the job.
-  kClose = 9,      ///< The sender is about to leave: nothing follows. It is no news for others yet.
-  kSpare = 10,     ///< The sender is about to leave; its frames go by another link with this rank.
-  kAnswer = 11,    ///< The sender has read one of the last three.
+  kClose = 8,      ///< Numbered. As kLast, but it is no news for others yet.
 };
 
+/// True for a frame with a message.
+constexpr bool has_message(FrameKind kind) noexcept {
+  return kind == FrameKind::kData || kind == FrameKind::kLost;
+}
+constexpr bool is_goodbye(FrameKind kind) noexcept {
+  return kind == FrameKind::kLast || kind == FrameKind::kClose;
+}
 /// True where a connection that heals delivers the frame once, in the order of the numbers.
 constexpr bool is_numbered(FrameKind kind) noexcept {
-  return kind == FrameKind::kData || kind == FrameKind::kLost || kind == FrameKind::kLast;
+  return has_message(kind) || is_goodbye(kind);
 }
 
 struct FrameHead {

@@ -12,53 +12,28 @@
 
 namespace ronde::net {
 
-void LinkSession::send(FrameKind kind, std::span<const std::byte> bytes) {
-  if (over_) return;
-  const std::uint64_t number = first_ + kept_.size();
-  if (link_ != nullptr) link_->send({kind, number}, bytes);
-  if (heals_ || link_ == nullptr) {
-    kept_.push_back({kind, {bytes.begin(), bytes.end()}});
-  } else {
-    ++first_;
-  }
+void LinkPeer::post(FrameKind kind, std::span<const std::byte> bytes) {
+  if (over || windows.sends.posted_goodbye()) return;
+  windows.sends.post(frames.emplace_back(bytes.begin(), bytes.end()), kind);
 }
 
-void LinkSession::use(TcpLink& link, std::uint64_t received) {
-  fresh_ = false;
-  link_ = &link;
-  if (!confirm(received)) return;
-  std::uint64_t number = first_;
-  for (const Message& message : kept_) link.send({message.kind, number++}, message.bytes);
-  if (!heals_) (void)confirm(number);
+Status LinkPeer::progress(bool& more, bool sends) {
+  Status status = std::exchange(broken, {});
+  if (status.ok()) status = sends ? connection.progress_sends(more) : connection.progress(more);
+  for (; !frames.empty() && windows.sends.sent(written); ++written) frames.pop_front();
+  return status;
 }
 
-void LinkSession::drop(const TcpLink& link) noexcept {
-  if (link_ != &link) return;
-  link_ = nullptr;
-  over_ = over_ || !heals_;
-}
-
-void LinkSession::give_up() noexcept {
-  over_ = true;
-  kept_.clear();
-}
-
-bool LinkSession::confirm(std::uint64_t received) noexcept {
-  if (over_) return true;
-  if (received > first_ + kept_.size()) return false;
-  while (first_ < received) {
-    kept_.pop_front();
-    ++first_;
-  }
-  return true;
-}
-
-bool LinkSession::take(std::uint64_t number, std::size_t bytes) noexcept {
-  if (number != received_) return false;
-  ++received_;
-  ++unconfirmed_messages_;
-  unconfirmed_bytes_ += bytes;
-  return true;
+bool LinkPeer::look(TimePoint time) {
+  connection.look(time);
+  const ChunkExchange* const link = connection.exchange();
+  if (link == nullptr) return false;
+  const TcpProgress is = tcp_progress(link->fd());
+  // Input from the peer proves nothing if only our own direction is cut.
+  if (shows_life(std::exchange(progress_seen, is), is)) ++answers;
+  LifeSigns signs{.answers = answers};
+  if (watched) signs.beats = link->signs_of_life();
+  return liveness.look(signs, time);
 }
 
 std::vector<int> watched_ranks(const Topology& topology, const std::set<int>& absent) {
@@ -90,142 +65,55 @@ LinkPeers::LinkPeers(const Topology& topology, bool heals) : topology_(topology)
 bool LinkPeers::send(int to, std::span<const std::byte> frame) {
   LinkPeer& peer = of(to);
   send_news(peer);
-  peer.session.send(FrameKind::kData, frame);
-  return !peer.session.needs_link();
+  peer.post(FrameKind::kData, frame);
+  return !peer.needs_link();
 }
 
 /// The first messages to a rank.
 void LinkPeers::send_news(LinkPeer& peer) {
   if (std::exchange(peer.has_news, true)) return;
-  for (const auto& [rank, lost] : lost_) {
-    peer.session.send(FrameKind::kLost, encode_wire(lost));
-  }
+  for (const auto& [rank, lost] : lost_) peer.post(FrameKind::kLost, encode_wire(lost));
 }
 
-void LinkPeers::begin(TcpLink& link) {
-  LinkPeer& peer = of(link.rank());
-  ++peer.open;
-  const auto known = lost_.find(link.rank());
-  if (known != lost_.end()) peer.held = !breaks(known->second.how);
-  if (!link.dialed()) return;
-  link.send({FrameKind::kBegin, peer.session.confirmation()});
-  if (peer.session.is_fresh()) use(link, 0);
-}
-
-/// A rank that dials again has found its other links broken. So the newest accepted one counts.
-void LinkPeers::greet(TcpLink& link, std::uint64_t received) {
-  LinkSession& session = of(link.rank()).session;
-  if (heals_ && !link.dialed()) link.send({FrameKind::kBegin, session.confirmation()});
-  if (session.needs_link() || (heals_ && !link.dialed())) return use(link, received);
-  (void)session.confirm(received);
-  if (session.link() != &link) send_goodbye(link);
-}
-
-void LinkPeers::use(TcpLink& link, std::uint64_t received) {
-  LinkPeer& peer = of(link.rank());
+void LinkPeers::begin(LinkPeer& peer) {
   send_news(peer);
-  peer.session.use(link, received);
-  peer.outages.end(now());
-  send_goodbye(link);
+  if (ends_now(peer)) say_goodbye(peer);
 }
 
-void LinkPeers::send_goodbye(TcpLink& link) {
-  LinkSession& session = of(link.rank()).session;
-  // A link that is about to be used ends once it has carried what the peer lacks.
-  if (!ends_now(of(link.rank())) || session.needs_link()) return;
-  const bool last = session.link() == &link;
-  const FrameKind goodbye = leaving_ == Leaving::kAll ? FrameKind::kGoodbye : FrameKind::kClose;
-  link.send({last ? goodbye : FrameKind::kSpare, session.confirmation()});
+/// Nothing follows, so it comes after the news.
+void LinkPeers::say_goodbye(LinkPeer& peer) {
+  send_news(peer);
+  if (peer.over || peer.windows.sends.posted_goodbye()) return;
+  peer.windows.sends.post_goodbye(leaving_ == Leaving::kAll ? FrameKind::kLast : FrameKind::kClose);
 }
 
-void LinkPeers::answer(TcpLink& from) {
-  from.send({FrameKind::kAnswer, of(from.rank()).session.confirmation()});
-}
-
-void LinkPeers::beat(TcpLink& link) {
-  LinkPeer& peer = of(link.rank());
-  if (ends_now(peer) || (!peer.watched && !peer.session.has_unconfirmed())) return;
-  link.send(
-      {peer.watched ? FrameKind::kHeartbeat : FrameKind::kConfirm, peer.session.confirmation()});
-}
-
-bool LinkPeers::take(TcpLink& from, std::uint64_t number, std::size_t bytes) {
-  LinkSession& session = of(from.rank()).session;
-  const bool is_new = session.take(number, bytes);
-  if (session.has_many_unconfirmed()) from.send({FrameKind::kConfirm, session.confirmation()});
-  return is_new;
-}
-
-std::optional<LostRank> LinkPeers::end(TcpLink& link, TimePoint time) {
-  const int rank = link.rank();
-  const Loss how = *link.liveness().loss();
-  LinkPeer& peer = of(rank);
-  const bool last = peer.session.link() == &link;
-  --peer.open;
-  peer.session.drop(link);
-  const bool may_heal = heals_ && (how == Loss::kClosed || how == Loss::kUnreachable);
-  if (may_heal && !peer.closing && !is_lost(rank)) {
-    begin_outage(peer, link.liveness(), time);
-    return std::nullopt;
-  }
-  const bool leaves =
-      link.ended_by() == FrameKind::kClose || link.ended_by() == FrameKind::kGoodbye;
-  const bool answered = last && ends_now(peer) && link.ended_by() == FrameKind::kAnswer;
-  if (leaves || answered) peer.give_up();  // it reads nothing any more
-  if (ends_now(peer)) return std::nullopt;
-  if (link.ended_by() == FrameKind::kClose) peer.closing = true;
-  const bool spare = link.ended_by() == FrameKind::kSpare && !peer.closing && !peer.held;
-  if (spare || (peer.closing && peer.open > 0)) return std::nullopt;
-  if (!is_lost(rank)) return LostRank{rank, peer.closing ? Loss::kLeft : how, topology_.rank};
-  if (!peer.held || peer.open > 0) return std::nullopt;
-  peer.held = false;
-  return lost_.at(rank);
-}
-
-/// A rank that nobody here watches or lacks needs no link. Others have the news of it.
-void LinkPeers::begin_outage(LinkPeer& peer, const PeerLiveness& link, TimePoint time) {
-  const bool needed = peer.watched || peer.session.has_kept() || ends_now(peer);
-  if (!needed || !peer.session.needs_link() || peer.outages.lasting()) return;
-  const bool silent = link.loss() == Loss::kUnreachable;
-  peer.outages.begin(silent ? time - link.host_silence() : time, silent ? "fell silent" : "broke");
-}
-
-std::vector<int> LinkPeers::broken() const {
-  std::vector<int> ranks;
-  for (const auto& [rank, peer] : peers_) {
-    if (peer.outages.lasting() && !peer.dialing) ranks.push_back(rank);
-  }
-  return ranks;
-}
-
-std::vector<std::pair<int, LinkOutage>> LinkPeers::take_ended_outages() {
-  std::vector<std::pair<int, LinkOutage>> ended;
+/// A rank that has no link and lacks nothing needs no goodbye.
+void LinkPeers::leave(Leaving part) {
+  leaving_ = part;
   for (auto& [rank, peer] : peers_) {
-    for (LinkOutage& outage : peer.outages.take_ended()) ended.emplace_back(rank, outage);
+    const bool linked = peer.connection.exchange() != nullptr || peer.connection.outage();
+    if (ends_now(peer) && (linked || peer.has_kept())) say_goodbye(peer);
   }
-  return ended;
 }
 
 /// News alone is no reason for a link. It goes before the next frame, or with the next link.
 void LinkPeers::send_loss(LinkPeer& peer, std::span<const std::byte> loss) {
-  const bool waits = peer.session.needs_link() && !peer.session.has_kept();
+  const bool waits = peer.needs_link() && !peer.has_kept();
   if (waits) peer.has_news = false;
-  if (!waits) peer.session.send(FrameKind::kLost, loss);
+  if (!waits) peer.post(FrameKind::kLost, loss);
 }
 
-bool LinkPeers::learn(const LostRank& lost, const TcpLink* from) {
+bool LinkPeers::learn(const LostRank& lost, int from) {
   if (!lost_.emplace(lost.rank, lost).second) return false;
   const auto bytes = encode_wire(lost);
   for (auto& [rank, peer] : peers_) {
-    const bool has_it = from != nullptr && from->rank() == rank;
-    if (!peer.has_news || has_it || rank == lost.rank) continue;
-    send_loss(peer, bytes);
+    if (peer.has_news && rank != from && rank != lost.rank) send_loss(peer, bytes);
   }
   LinkPeer& peer = of(lost.rank);
   peer.give_up();
+  peer.held = !breaks(lost.how) && !peer.left && peer.connection.may_deliver();
   // A rank that leaves after a death has told its neighbours of it: they need no other way.
   if (breaks(lost.how) || !broken_) absent_.insert(lost.rank);
-  peer.held = !breaks(lost.how) && peer.open > 0;
   if (breaks(lost.how)) broken_ = mending_ = true;
   return true;
 }
@@ -236,7 +124,7 @@ std::vector<int> LinkPeers::mend() {
   for (const int rank : watched_ranks(topology_, absent_)) of(rank).watched = true;
   std::vector<int> ranks;
   for (const auto& [rank, peer] : peers_) {
-    if (peer.watched && peer.session.needs_link() && !is_lost(rank)) ranks.push_back(rank);
+    if (peer.watched && peer.needs_link() && !is_lost(rank)) ranks.push_back(rank);
   }
   return ranks;
 }
@@ -245,14 +133,14 @@ std::vector<int> LinkPeers::mend() {
 bool LinkPeers::is_mending() const {
   return mending_ || std::ranges::any_of(peers_, [this](const auto& entry) {
            const auto& [rank, peer] = entry;
-           return peer.watched && peer.dialing && !peer.closing && !is_lost(rank);
+           return peer.watched && peer.link_by != kForever && !peer.closing && !is_lost(rank);
          });
 }
 
 std::set<int> LinkPeers::unlinked() const {
   std::set<int> ranks;
   for (const auto& [rank, peer] : peers_) {
-    if (peer.watched && peer.session.is_fresh()) ranks.insert(rank);
+    if (peer.watched && !peer.connection.was_connected()) ranks.insert(rank);
   }
   return ranks;
 }
@@ -260,8 +148,9 @@ std::set<int> LinkPeers::unlinked() const {
 bool LinkPeers::all_ended() const {
   return std::ranges::all_of(peers_, [this](const auto& entry) {
     const LinkPeer& peer = entry.second;
-    const bool lacks = peer.session.has_kept() || peer.outages.lasting();
-    return !ends_now(peer) || (peer.open == 0 && (broken_ || !lacks));
+    const bool lacks = peer.has_kept() || peer.connection.outage();
+    const bool ended = peer.connection.exchange() == nullptr && (broken_ || !lacks);
+    return peer.over || ended || !ends_now(peer);
   });
 }
 

@@ -1,4 +1,4 @@
-// The numbered messages between this rank and one other, over one link after another.
+// The ranks of other hosts as their links know them, and the news of losses. No thread, no dials.
 #pragma once
 
 #include <cstddef>
@@ -9,83 +9,19 @@
 #include <set>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "backends/net/connection/outage.h"
+#include "backends/net/connection/tcp_progress.h"
 #include "backends/net/control/losses.h"
 #include "backends/net/control/peer_liveness.h"
-#include "backends/net/control/tcp_link.h"
+#include "backends/net/peer/connection.h"
+#include "backends/net/peer/windows.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
+#include "core/ports/control_channel.h"
 #include "core/ports/topology.h"
 
 namespace ronde::net {
-
-/// Counts what is sent and received, and keeps what the peer may lack. No clock. Threads: one at a
-/// time.
-class LinkSession {
- public:
-  /// `heals`: messages are kept until the peer has confirmed them, so that another link can go on.
-  explicit LinkSession(bool heals) noexcept : heals_(heals) {}
-
-  /// Sends a frame or a loss, or keeps it for the next link.
-  void send(FrameKind kind, std::span<const std::byte> bytes);
-  /// Goes on over this link. The peer has received so many messages.
-  void use(TcpLink& link, std::uint64_t received);
-  /// The link has ended. Without healing no other one follows.
-  void drop(const TcpLink& link) noexcept;
-  /// Nothing is sent any more.
-  void give_up() noexcept;
-
-  /// Messages go here; null where there is none.
-  [[nodiscard]] TcpLink* link() const noexcept { return link_; }
-  /// True where a link is to be made for messages.
-  [[nodiscard]] bool needs_link() const noexcept { return link_ == nullptr && !over_; }
-  /// True before the first link.
-  [[nodiscard]] bool is_fresh() const noexcept { return fresh_; }
-  /// True while the peer may lack messages. Without healing: while they wait for a link.
-  [[nodiscard]] bool has_kept() const noexcept { return !kept_.empty(); }
-
-  /// Notes that the peer has received so many. False if so many were never sent.
-  bool confirm(std::uint64_t received) noexcept;
-  /// Takes the number of a message that has arrived. False if it is known already.
-  bool take(std::uint64_t number, std::size_t bytes) noexcept;
-  /// True where a message before this one is missing.
-  [[nodiscard]] bool is_ahead(std::uint64_t number) const noexcept { return number > received_; }
-
-  /// True if the peer keeps messages that this rank has. `many`: it is time to tell.
-  [[nodiscard]] bool has_unconfirmed() const noexcept {
-    return heals_ && unconfirmed_messages_ > 0;
-  }
-  [[nodiscard]] bool has_many_unconfirmed() const noexcept {
-    return heals_ && unconfirmed_bytes_ > kManyBytes;
-  }
-  /// How many messages have been received, for the peer.
-  [[nodiscard]] std::uint64_t confirmation() noexcept {
-    unconfirmed_messages_ = unconfirmed_bytes_ = 0;
-    return received_;
-  }
-
- private:
-  struct Message {
-    FrameKind kind{};
-    std::vector<std::byte> bytes;
-  };
-  static constexpr std::size_t kManyBytes = std::size_t{256} << 10;
-
-  const bool heals_;
-  TcpLink* link_ = nullptr;
-  bool fresh_ = true;
-  bool over_ = false;
-  std::deque<Message> kept_;
-  std::uint64_t first_ = 0;  // the number of the first kept message, or of the next one
-  std::uint64_t received_ = 0;
-  std::size_t unconfirmed_messages_ = 0;
-  std::size_t unconfirmed_bytes_ = 0;
-};
-
-// The ranks of other hosts as their links know them, and the news of losses. No thread.
 
 /// The ranks of other hosts that this rank watches, and that watch it: its place in the tree of
 /// core/protocol/tree.h over all ranks but `absent`. Empty if it leads no host. Ascending.
@@ -97,27 +33,54 @@ std::optional<LostRank> read_loss(std::span<const std::byte> bytes, const Topolo
 /// The part of the links that end now, as this rank leaves.
 enum class Leaving : std::uint8_t { kNo, kUnwatched, kAll };
 
-/// One of them.
+/// One of them, and the link with it. A frame waits for the link, or until the socket takes it.
 struct LinkPeer {
-  explicit LinkPeer(bool heals) : session(heals) {}
+  /// So much is kept for a peer where links heal.
+  static constexpr std::size_t kWindowBytes = std::size_t{1} << 20;
 
-  /// True while messages of the rank may come.
-  [[nodiscard]] bool may_deliver() const noexcept { return open > 0 || outages.lasting(); }
-  /// Nothing waits for a link with it any more.
-  void give_up() {
-    outages.drop();
-    session.give_up();
+  LinkPeer(bool dials, bool heals) noexcept
+      : windows(heals ? kWindowBytes : 0, kMaxChunkBytes, kMaxFrameBytes),
+        connection({.dials = dials, .windows = windows}) {}
+  LinkPeer(const LinkPeer&) = delete;
+  LinkPeer& operator=(const LinkPeer&) = delete;
+
+  /// Queues a message. Does nothing where none may follow.
+  void post(FrameKind kind, std::span<const std::byte> bytes);
+  /// Moves the link on; `sends`: what is queued alone. As Connection::progress.
+  Status progress(bool& more, bool sends = false);
+
+  /// True where a link is to be made for messages.
+  [[nodiscard]] bool needs_link() const noexcept { return !over && !connection.works(); }
+  /// True while the peer may lack messages. Without healing: while they are not written.
+  [[nodiscard]] bool has_kept() const noexcept {
+    return windows.sends.has_posted() || windows.sends.has_unconfirmed();
   }
+  /// Nothing waits for a link with it any more.
+  void give_up() noexcept {
+    over = true;
+    link_by = kForever;
+    connection.forget_outage();
+  }
+  /// Looks at the peer, each beat interval. True where it froze, came back or is gone.
+  bool look(TimePoint time);
 
-  LinkSession session;
-  int open = 0;          // links that have begun and not ended; two where both sides dialed
-  bool dialing = false;  // no other dial begins meanwhile
-  TimePoint dial_limit;
-  bool watched = false;   // the ranks at both ends watch each other
-  bool held = false;      // its leaving is known, but a link with it may bring its last frames
-  bool closing = false;   // it has said that it is about to leave; others hear of it when it has
-  bool has_news = false;  // all the news so far is on its way
-  OutageLog outages;      // of the time in which no link works that is needed
+  PeerWindows windows;
+  Connection connection;
+  std::deque<std::vector<std::byte>> frames;  // not written
+  std::uint64_t written = 0;                  // frames before them
+  std::uint64_t attempt = 0;                  // of the link that has begun last
+  PeerLiveness liveness{{}};                  // over this link
+  TcpProgress progress_seen;
+  std::uint64_t answers = 0;     // counts acknowledgements of the peer's host
+  TimePoint link_by = kForever;  // one is needed until then
+  Status broken;                 // found while sending
+  bool watched = false;          // each sends the other heartbeats
+  bool has_news = false;         // all losses but its own were queued
+  bool dialing = false;
+  bool left = false;     // it has said goodbye
+  bool closing = false;  // it has, which is no news yet
+  bool over = false;     // nothing is sent any more
+  bool held = false;     // its departure is known, its last frames are on their way
 };
 
 /// All that the links know of peers. Threads: one at a time.
@@ -126,32 +89,26 @@ class LinkPeers {
   /// `topology` outlives it. `heals`: a link that breaks is an outage, no loss.
   LinkPeers(const Topology& topology, bool heals);
 
-  /// Queues a frame. False if a link has to be dialed first.
+  [[nodiscard]] bool heals() const noexcept { return heals_; }
+  LinkPeer& of(int rank) {
+    return peers_.try_emplace(rank, rank < topology_.rank, heals_).first->second;
+  }
+  [[nodiscard]] std::map<int, LinkPeer>& all() noexcept { return peers_; }
+
+  /// Queues a frame. False if a link has to be made first.
   bool send(int to, std::span<const std::byte> frame);
-
-  LinkPeer& of(int rank) { return peers_.try_emplace(rank, heals_).first->second; }
-
   /// A link has begun. It starts with all the news.
-  void begin(TcpLink& link);
-  /// Uses an accepted link, or one that was dialed to go on. The peer has received so many
-  /// messages.
-  void greet(TcpLink& link, std::uint64_t received);
-  /// Sends a heartbeat, or confirms what was received, where one is due.
-  void beat(TcpLink& link);
-  /// Takes a frame or a loss. False if it is known. A peer that keeps many learns of it.
-  bool take(TcpLink& from, std::uint64_t number, std::size_t bytes);
-  /// A link has ended, now. Returns how its rank was lost: nothing if that is known, or other links
-  /// with it tell, or it heals.
-  std::optional<LostRank> end(TcpLink& link, TimePoint time);
+  void begin(LinkPeer& peer);
+  /// True where the lack of a link with the peer is an outage: others have the news of a rank that
+  /// nobody here watches or lacks.
+  [[nodiscard]] bool needs(const LinkPeer& peer) const noexcept {
+    return !peer.over && (peer.watched || peer.has_kept() || ends_now(peer));
+  }
 
-  /// The ranks whose links are to be made again, none of which is dialed.
-  [[nodiscard]] std::vector<int> broken() const;
-  /// The outages that have ended, with their ranks, once.
-  std::vector<std::pair<int, LinkOutage>> take_ended_outages();
-
-  /// Notes a loss and passes it on over all links but `from`. False if it is known.
-  bool learn(const LostRank& lost, const TcpLink* from);
+  /// Notes a loss and queues it for all but the rank that it came from. False if it is known.
+  bool learn(const LostRank& lost, int from = -1);
   [[nodiscard]] bool is_lost(int rank) const { return lost_.contains(rank); }
+  [[nodiscard]] const LostRank& loss(int rank) const { return lost_.at(rank); }
   /// True after a death.
   [[nodiscard]] bool job_is_broken() const noexcept { return broken_; }
 
@@ -164,22 +121,21 @@ class LinkPeers {
   [[nodiscard]] std::set<int> unlinked() const;
 
   /// From now on such links end, new ones at once.
-  void leave(Leaving part) noexcept { leaving_ = part; }
-  /// Says goodbye on a link, if it ends now.
-  void send_goodbye(TcpLink& link);
+  void leave(Leaving part);
   [[nodiscard]] bool ends_now(const LinkPeer& peer) const noexcept {
     return leaving_ == Leaving::kAll || (leaving_ == Leaving::kUnwatched && !peer.watched);
   }
-  /// Answers a goodbye.
-  void answer(TcpLink& from);
+  /// True where the peer has read the goodbye, as far as acknowledgements tell.
+  [[nodiscard]] bool is_answered(const LinkPeer& peer) const noexcept {
+    return heals_ && peer.windows.sends.posted_goodbye() && !peer.windows.sends.has_unconfirmed();
+  }
   /// True once all links that end now have ended.
   [[nodiscard]] bool all_ended() const;
 
  private:
-  void use(TcpLink& link, std::uint64_t received);
   void send_news(LinkPeer& peer);
   void send_loss(LinkPeer& peer, std::span<const std::byte> loss);
-  void begin_outage(LinkPeer& peer, const PeerLiveness& link, TimePoint time);
+  void say_goodbye(LinkPeer& peer);
 
   const Topology& topology_;
   const bool heals_;

@@ -3,11 +3,8 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <asio/post.hpp>
+#include <chrono>
 #include <utility>
-
-#include "backends/net/connection/tcp_progress.h"
-#include "core/base/thread_name.h"
 
 namespace ronde::net {
 namespace {
@@ -18,72 +15,34 @@ constexpr std::chrono::seconds kGoodbyeLimit{1};
 
 bool heals(const LossLimits& limits) { return limits.reconnect > Duration::zero(); }
 
-/// The limits for each link.
+/// The limits for each link. Connections that heal find silent hosts themselves.
 LossLimits limits_of_link(LossLimits limits) {
-  if (heals(limits)) limits.link = kSilentAfter;
+  if (heals(limits)) limits.link = {};
   return limits;
 }
 
+Loss loss_of(Code error) {
+  if (error == Code::kUnavailable) return Loss::kClosed;
+  return error == Code::kTimeout ? Loss::kUnreachable : Loss::kAltered;
+}
+
 }  // namespace
-
-void LinkDialer::dial(int rank, LinkPeer& peer, TimePoint deadline) {
-  if (std::exchange(peer.dialing, true)) return;
-  const auto& outage = peer.outages.lasting();
-  peer.dial_limit = outage ? outage->began + reconnect_ : deadline;
-  if (outage) ++interface_;
-  dial_over_an_interface(rank, peer);
-}
-
-bool LinkDialer::try_next_interface(int rank, LinkPeer& peer, const Status& why) {
-  if (why.code() != Code::kTimeout || now() >= peer.dial_limit) return false;
-  ++interface_;
-  dial_over_an_interface(rank, peer);
-  return true;
-}
-
-/// Each interface has some time, where there are several.
-void LinkDialer::dial_over_an_interface(int rank, const LinkPeer& peer) {
-  TimePoint deadline = peer.dial_limit;
-  if (interfaces_ > 1) deadline = std::min(deadline, now() + kInterfaceLimit);
-  dial_(rank, routes_.to(rank, interface_ % interfaces_), deadline);
-}
 
 TcpLinks::TcpLinks(const Topology& topology, LinkArgs args, LossLimits limits, LinkHooks hooks)
     : topology_(topology),
       args_(std::move(args)),
       limits_(limits),
       hooks_(std::move(hooks)),
-      sink_{[this](TcpLink& link) { on_begin(link); },
-            [this](TcpLink& from, const FrameHead& head, std::span<const std::byte> bytes) {
-              on_message(from, head, bytes);
-            },
-            [this](TcpLink& link) { on_end(link); }},
       peers_(topology, heals(limits)),
-      dialer_(args_.routes, limits.reconnect,
-              [this](int rank, const Route& route, TimePoint deadline) {
-                args_.manager->dial(service_, rank, route, deadline);
-              }),
       first_links_(topology.rank) {
-  arm_timer();
-  {
-    const SignalsBlocked blocked;
-    thread_ = std::thread([this] {
-      name_this_thread("ronde-tcp");
-      const auto work = asio::make_work_guard(io_);
-      io_.run();
-    });
-  }
-  const MutexLock lock(mutex_);  // of the thread, which may dial
+  const MutexLock lock(
+      mutex_);  // no call of the manager comes before the service's number is known
   service_ = args_.manager->add(
       {.party = args_.party,
-       .on_link =
-           [this](Link link) {
-             asio::post(io_, [this, link = std::move(link)]() mutable { adopt(std::move(link)); });
-           },
-       .on_failure =
-           [this](int rank, const Status& why) {
-             asio::post(io_, [this, rank, why] { on_dial_failure(rank, why); });
-           }});
+       .on_link = [this](Link link) { on_link(std::move(link)); },
+       .on_failure = [this](int rank, const Status& why) { on_dial_failure(rank, why); },
+       .tend = [this](int rank) { return tend(rank); }});
+  args_.manager->settle();  // the first beat
 }
 
 TcpLinks::~TcpLinks() { close(); }
@@ -92,7 +51,7 @@ Status TcpLinks::connect(const WaitLimit& limit) {
   {
     const MutexLock lock(mutex_);
     for (const int rank : peers_.unlinked()) {
-      if (rank < topology_.rank) dial(rank, limit.deadline());
+      if (rank < topology_.rank) need_link(rank, peers_.of(rank), limit.deadline());
     }
   }
   while (true) {
@@ -109,194 +68,267 @@ Status TcpLinks::connect(const WaitLimit& limit) {
 
 void TcpLinks::send(int to, std::span<const std::byte> frame) {
   const MutexLock lock(mutex_);
-  if (!peers_.send(to, frame)) dial(to, now() + args_.timeout);
+  LinkPeer& peer = peers_.of(to);
+  if (!peers_.send(to, frame)) need_link(to, peer, now() + args_.timeout);
+  flush(to, peer);
 }
 
-void TcpLinks::adopt(Link link) {
-  const bool dialed = link.dialed;
+/// Sends what the socket takes now. The manager's thread sends the rest, and judges what is broken.
+void TcpLinks::flush(int rank, LinkPeer& peer) {
+  if (peer.connection.exchange() == nullptr) return;
+  bool more = false;
+  peer.broken = peer.progress(more, /*sends=*/true);
+  if (!peer.broken.ok() || peer.connection.exchange() == nullptr) {
+    unfinished_.push_back(rank);
+    args_.manager->settle();
+  } else if (peer.connection.exchange()->has_output(true)) {
+    watch(rank, peer);
+  }
+}
+
+void TcpLinks::watch(int rank, const LinkPeer& peer) {
+  const auto service = service_;
+  peer.connection.for_each_wait(
+      [&](int fd, int events) { args_.manager->watch(service, fd, events, rank); });
+}
+
+// Links.
+
+/// An accepted link with a higher rank asks this one to dial.
+void TcpLinks::on_link(Link link) {
+  const int rank = link.rank;
   {
     const MutexLock lock(mutex_);
-    if (dialed) peers_.of(link.rank).dialing = false;
-    if (dialed && !peers_.of(link.rank).session.needs_link())
-      return notify();  // the peer has dialed too; it uses that one
+    LinkPeer& peer = peers_.of(rank);
+    const bool asks = link.dialed != (rank < topology_.rank);
+    if (link.dialed) peer.dialing = false;
+    if (link.dialed && peer.connection.works()) return;  // it has come back meanwhile
+    peer.connection.attach(std::move(link));
+    if (asks) peer.link_by = now() + args_.timeout;
+    serve(rank);
+    dial_where_needed(rank, peer);
   }
-  TcpLink& made = links_.emplace_back(io_, std::move(link), limits_of_link(limits_), sink_);
-  made.start();
-  if (dialed) on_begin(made);
-}
-
-void TcpLinks::on_begin(TcpLink& link) {
-  const MutexLock lock(mutex_);
-  peers_.begin(link);
-  notify();
-}
-
-void TcpLinks::on_message(TcpLink& from, const FrameHead& head, std::span<const std::byte> bytes) {
-  if (!take_number(from, head, bytes.size())) return;
-  if (is_numbered(head.kind)) return take_numbered(from, head.kind, bytes);
-  const MutexLock lock(mutex_);
-  switch (head.kind) {
-    case FrameKind::kBegin:
-      peers_.greet(from, head.number);
-      return notify();
-    case FrameKind::kHeartbeat:
-      peers_.of(from.rank()).watched = true;
-      return;
-    case FrameKind::kGoodbye:
-    case FrameKind::kClose:
-    case FrameKind::kSpare:
-      return peers_.answer(from);
-    default:
-      return;
-  }
-}
-
-/// False if the message is known. A peer that counts wrongly is not the one that was linked.
-bool TcpLinks::take_number(TcpLink& from, const FrameHead& head, std::size_t bytes) {
-  bool right = false;
-  {
-    const MutexLock lock(mutex_);
-    if (is_numbered(head.kind)) {
-      if (peers_.take(from, head.number, bytes)) return true;
-      right = !peers_.of(from.rank()).session.is_ahead(head.number);
-    } else if (peers_.of(from.rank()).session.confirm(head.number)) {
-      return true;
-    }
-  }
-  if (!right) from.end(Loss::kAltered);
-  return false;
-}
-
-void TcpLinks::take_numbered(TcpLink& from, FrameKind kind, std::span<const std::byte> bytes) {
-  if (kind == FrameKind::kData) {
-    items_.put({.from = from.rank(), .frame = {bytes.begin(), bytes.end()}, .lost = {}});
-    return hooks_.frame_arrived();
-  }
-  if (const auto lost = read_loss(bytes, topology_)) learn(*lost, &from);
-}
-
-void TcpLinks::on_end(TcpLink& link) {
-  const int rank = link.rank();
-  std::optional<LostRank> lost;
-  bool known = false;
-  bool is_news = false;
-  {
-    const MutexLock lock(mutex_);
-    const LinkPeer& peer = peers_.of(rank);
-    const bool was_broken = peer.outages.lasting().has_value();
-    lost = peers_.end(link, now());
-    if (peer.outages.lasting() && !was_broken && rank < topology_.rank) dial(rank, {});
-    known = peers_.is_lost(rank);
-    is_news = !peer.closing;
-    notify();
-  }
-  if (!lost) return;
-  if (known) return report(*lost);
-  if (is_news) return lose(lost->rank, lost->how);
-  items_.put({.from = lost->rank, .frame = {}, .lost = lost});
-  hooks_.frame_arrived();
+  publish();
 }
 
 /// A process that refuses a link has ended. If it has died, the news is faster than this.
 void TcpLinks::on_dial_failure(int rank, const Status& why) {
-  bool broke = false;
   {
     const MutexLock lock(mutex_);
     LinkPeer& peer = peers_.of(rank);
-    const bool needed = peer.session.needs_link();
-    if (needed && dialer_.try_next_interface(rank, peer, why)) return;
     peer.dialing = false;
     notify();
-    if (!needed) return;
-    if (peers_.ends_now(peer)) return peer.give_up();
-    broke = peer.outages.lasting().has_value();
-    if (first_links_.under_way()) return first_links_.fail(rank, why);
+    const bool has_time = why.code() == Code::kTimeout && now() < peer.link_by;
+    if (has_time && !peer.connection.outage()) ++interface_;
+    if (has_time) dial_where_needed(rank, peer);
+    if (!has_time && peer.needs_link()) on_no_link(rank, peer, why);
   }
+  publish();
+}
+
+/// Dials until `deadline`, or to mend an outage until that lasts too long.
+void TcpLinks::need_link(int rank, LinkPeer& peer, TimePoint deadline) {
+  peer.link_by = std::min(peer.link_by, deadline);
+  dial_where_needed(rank, peer);
+}
+
+/// Does nothing while a link is on its way.
+void TcpLinks::dial_where_needed(int rank, LinkPeer& peer) {
+  const auto& outage = peer.connection.outage();
+  if (outage) peer.link_by = outage->began + limits_.reconnect;
+  if (peer.connection.works()) peer.link_by = kForever;
+  if (peer.link_by == kForever || peer.dialing) return;
+  if (now() >= peer.link_by) return on_no_link(rank, peer, {Code::kTimeout, "no connection came"});
+  if (!heals(limits_) && peer.connection.is_refused()) {
+    return on_no_link(rank, peer, {Code::kRankFailure, "it has left"});
+  }
+  if (!peer.connection.lacks_connection()) return;
+  peer.dialing = true;
+  if (outage) ++interface_;
+  const std::size_t interfaces = heals(limits_) ? args_.routes.count() : 1;
+  TimePoint deadline = peer.link_by;
+  if (interfaces > 1) deadline = std::min<TimePoint>(deadline, now() + kInterfaceLimit);
+  args_.manager->dial(service_, rank, args_.routes.to(rank, interface_ % interfaces), deadline);
+}
+
+void TcpLinks::on_no_link(int rank, LinkPeer& peer, const Status& why) {
+  const bool broke = peer.connection.outage().has_value();
+  peer.link_by = kForever;
+  notify();
+  if (peers_.ends_now(peer) || peer.over) return peer.give_up();
+  if (first_links_.under_way()) return first_links_.fail(rank, why);
   const Loss ended = broke ? Loss::kClosed : Loss::kLeft;
   lose(rank, why.code() == Code::kRankFailure ? ended : Loss::kUnreachable);
 }
 
-/// This rank has found that. A host that does not answer takes all its ranks along.
-void TcpLinks::lose(int rank, Loss how) {
-  if (how != Loss::kUnreachable) return learn({rank, how, topology_.rank}, nullptr);
-  for (const int each : topology_.host_ranks(rank)) learn({each, how, topology_.rank}, nullptr);
-}
+// In the manager's thread.
 
-void TcpLinks::learn(const LostRank& lost, const TcpLink* from) {
+TimePoint TcpLinks::tend(int rank) {
+  TimePoint next;
   {
     const MutexLock lock(mutex_);
-    if (!spread(lost, from) || peers_.of(lost.rank).held) return;
+    for (const int each : std::exchange(unfinished_, {})) serve(each);
+    if (rank >= 0) serve(rank);
+    if (const TimePoint time = now(); time >= next_beat_) beat(time);
+    next = unfinished_.empty() ? next_beat_ : TimePoint();
   }
-  report(lost);
-  if (breaks(lost.how)) mend_tree();
+  publish();
+  return next;
+}
+
+/// Calls the hooks without the lock.
+void TcpLinks::publish() {
+  News news;
+  bool arrived = false;
+  {
+    const MutexLock lock(mutex_);
+    news = std::exchange(news_, {});
+    arrived = !news.items.empty();
+    if (arrived) items_.put(std::move(news.items));
+  }
+  if (arrived) hooks_.frame_arrived();
+  for (const LostRank& lost : news.lost) hooks_.rank_lost(lost);
+  for (const auto& [rank, peer] : news.changed) hooks_.rank_changed(rank, peer);
+  for (const auto& [rank, outage] : news.healed) hooks_.link_healed(rank, outage);
+}
+
+/// One turn, so that no peer holds the lock for long.
+void TcpLinks::serve(int rank) {
+  LinkPeer& peer = peers_.of(rank);
+  if (turn(rank, peer)) unfinished_.push_back(rank);
+  watch(rank, peer);
+}
+
+/// True where more may move without an event.
+bool TcpLinks::turn(int rank, LinkPeer& peer) {
+  bool more = false;
+  const Status status = peer.progress(more);
+  if (peer.attempt != peer.connection.attempt()) on_begin(rank, peer);
+  while (auto message = peer.windows.receives.take()) on_message(rank, std::move(*message));
+  if (peer.connection.heard_heartbeat()) peer.watched = true;
+  if (peer.windows.receives.peer_left() && !std::exchange(peer.left, true)) on_goodbye(rank, peer);
+  if (!status.ok()) {
+    on_end(rank, peer, loss_of(status.code()));
+  } else if (peers_.is_answered(peer)) {
+    peer.give_up();
+    peer.connection.close();
+    notify();
+  } else if (peer.left && !peer.connection.answers()) {
+    peer.connection.close();
+  }
+  if (peer.connection.outage() && !peers_.needs(peer)) peer.connection.forget_outage();
+  if (peer.held && !peer.connection.may_deliver()) release(rank, peer);
+  if (rank < topology_.rank && !peer.connection.is_slowed()) dial_where_needed(rank, peer);
+  return more || peer.connection.has_unread();
+}
+
+void TcpLinks::on_begin(int rank, LinkPeer& peer) {
+  peer.attempt = peer.connection.attempt();
+  peer.liveness = PeerLiveness(limits_of_link(limits_));
+  peer.link_by = kForever;
+  peers_.begin(peer);
+  flush(rank, peer);
+  notify();
+}
+
+void TcpLinks::on_message(int from, ReceiveWindow::Message message) {
+  if (message.kind == FrameKind::kData) {
+    news_.items.push_back({.from = from, .frame = std::move(message.bytes), .lost = {}});
+  } else if (const auto lost = read_loss(message.bytes, topology_)) {
+    learn(*lost, from);
+  }
+}
+
+/// A rank that is about to leave is no news for others yet.
+void TcpLinks::on_goodbye(int rank, LinkPeer& peer) {
+  peer.closing = peer.windows.receives.goodbye() == FrameKind::kClose;
+  peer.give_up();
+  notify();
+  if (peers_.is_lost(rank)) {
+    if (peer.held) release(rank, peer);
+  } else if (peer.closing) {
+    news_.items.push_back(
+        {.from = rank, .frame = {}, .lost = LostRank{rank, Loss::kLeft, topology_.rank}});
+  } else {
+    lose(rank, Loss::kLeft);
+  }
+}
+
+/// A link has ended that does not heal.
+void TcpLinks::on_end(int rank, LinkPeer& peer, Loss how) {
+  peer.connection.close();
+  notify();
+  if (peer.left || peers_.is_lost(rank)) return;
+  const bool leaves = peers_.ends_now(peer);  // the end is the answer
+  peer.give_up();
+  if (!leaves) lose(rank, how);
+}
+
+/// The rank has left, and its last frame is here.
+void TcpLinks::release(int rank, LinkPeer& peer) {
+  peer.held = false;
+  report(peers_.loss(rank));
+}
+
+void TcpLinks::beat(TimePoint time) {
+  next_beat_ = time + kBeatInterval;
+  if (members_changed_) mend_tree();
+  for (auto& [rank, peer] : peers_.all()) look_at(rank, peer, time);
+}
+
+void TcpLinks::look_at(int rank, LinkPeer& peer, TimePoint time) {
+  if (peer.look(time)) {
+    if (const auto& loss = peer.liveness.loss()) {
+      on_end(rank, peer, *loss);
+    } else {
+      news_.changed.emplace_back(rank, peer.liveness);
+    }
+  }
+  if (!peers_.ends_now(peer)) peer.connection.beat(peer.watched);
+  serve(rank);
+  dial_where_needed(rank, peer);
+  for (LinkOutage& outage : peer.connection.take_ended_outages()) {
+    news_.healed.emplace_back(rank, std::move(outage));
+  }
+}
+
+// Losses.
+
+/// This rank has found that. A host that does not answer takes all its ranks along.
+void TcpLinks::lose(int rank, Loss how) {
+  if (how != Loss::kUnreachable) return learn({rank, how, topology_.rank});
+  for (const int each : topology_.host_ranks(rank)) learn({each, how, topology_.rank});
+}
+
+void TcpLinks::learn(const LostRank& lost, int from) {
+  if (spread(lost, from) && !peers_.of(lost.rank).held) report(lost);
 }
 
 void TcpLinks::pass_on(const LostRank& lost) {
-  {
-    const MutexLock lock(mutex_);
-    if (!spread(lost, nullptr)) return;
-  }
-  if (breaks(lost.how)) asio::post(io_, [this] { mend_tree(); });
+  const MutexLock lock(mutex_);
+  spread(lost, -1);
 }
 
 /// False if the loss is known.
-bool TcpLinks::spread(const LostRank& lost, const TcpLink* from) {
+bool TcpLinks::spread(const LostRank& lost, int from) {
   if (!peers_.learn(lost, from)) return false;
-  members_changed_.store(true);
+  members_changed_ = true;
   notify();
+  for (auto& [rank, peer] : peers_.all()) flush(rank, peer);
+  if (breaks(lost.how)) mend_tree();
   return true;
 }
 
 void TcpLinks::report(const LostRank& lost) {
-  items_.put({.from = lost.rank, .frame = {}, .lost = lost});
-  hooks_.rank_lost(lost);
+  news_.items.push_back({.from = lost.rank, .frame = {}, .lost = lost});
+  news_.lost.push_back(lost);
 }
 
-/// Dials those that are to be watched now and have no link.
+/// Makes links with those that are to be watched now and have none.
 void TcpLinks::mend_tree() {
-  members_changed_.store(false);
-  const MutexLock lock(mutex_);
-  for (const int rank : peers_.mend()) dial(rank, now() + args_.timeout);
+  members_changed_ = false;
+  for (const int rank : peers_.mend()) need_link(rank, peers_.of(rank), now() + args_.timeout);
   notify();
-}
-
-void TcpLinks::arm_timer() {
-  timer_.expires_after(kBeatInterval);
-  timer_.async_wait([this](const asio::error_code& error) {
-    if (!error) on_timer();
-  });
-}
-
-void TcpLinks::on_timer() {
-  if (members_changed_.load()) mend_tree();
-  std::erase_if(links_, [](const TcpLink& link) { return link.ended(); });
-  for (TcpLink& link : links_) {
-    if (link.begun()) look_at(link);
-  }
-  heal();
-  arm_timer();
-}
-
-void TcpLinks::look_at(TcpLink& link) {
-  const bool is_watched = [&] {
-    const MutexLock lock(mutex_);
-    return peers_.of(link.rank()).watched;
-  }();
-  if (link.look(is_watched, now())) hooks_.rank_changed(link.rank(), link.liveness());
-  if (link.ended()) return;
-  const MutexLock lock(mutex_);
-  peers_.beat(link);
-}
-
-/// Dials again where a link has broken, and reports those that work again.
-void TcpLinks::heal() {
-  std::vector<std::pair<int, LinkOutage>> ended;
-  {
-    const MutexLock lock(mutex_);
-    for (const int rank : peers_.broken()) dial(rank, {});
-    ended = peers_.take_ended_outages();
-  }
-  for (const auto& [rank, outage] : ended) hooks_.link_healed(rank, outage);
 }
 
 /// Ends waits for changes of links.
@@ -305,19 +337,11 @@ void TcpLinks::notify() {
   notify_event(changed_.get());
 }
 
-/// On the links that end now.
-void TcpLinks::send_goodbyes() {
-  const MutexLock lock(mutex_);
-  for (TcpLink& link : links_) {
-    if (link.begun() && !link.ended()) peers_.send_goodbye(link);
-  }
-}
-
 /// Ends those links, each by a goodbye and its answer. Peers that need another link for that have
 /// the time of an outage.
 void TcpLinks::leave(Leaving part) {
   peers_.leave(part);
-  asio::post(io_, [this] { send_goodbyes(); });
+  for (auto& [rank, peer] : peers_.all()) flush(rank, peer);
   const TimePoint start = now();
   const auto deadline = [&]() RONDE_REQUIRES(mutex_) {
     return start + (peers_.job_is_broken() ? kGoodbyeLimit
@@ -329,6 +353,7 @@ void TcpLinks::leave(Leaving part) {
 
 void TcpLinks::close() noexcept {
   if (::getpid() != process_ || std::exchange(closed_, true)) return;
+  ConnectionManager::ServiceId service = 0;
   {
     const MutexLock lock(mutex_);
     const TimePoint deadline = now() + kMendLimit;
@@ -338,10 +363,11 @@ void TcpLinks::close() noexcept {
     // all others have its last frames.
     leave(Leaving::kUnwatched);
     leave(Leaving::kAll);
+    service = service_;
   }
-  args_.manager->remove(service_);
-  io_.stop();
-  thread_.join();
+  args_.manager->remove(service);
+  const MutexLock lock(mutex_);
+  for (auto& [rank, peer] : peers_.all()) peer.connection.close();
 }
 
 }  // namespace ronde::net

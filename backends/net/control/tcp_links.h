@@ -1,7 +1,7 @@
 // Frames between ranks of different hosts, over authenticated TCP connections. At the start, the
 // leaders of hosts are linked along a tree (watched_ranks). Any other link is made when a frame
-// first needs it. One thread of the process reads, and writes the bytes that sockets did not take
-// at once.
+// first needs it. The connection manager's thread reads, and writes the bytes that sockets did not
+// take at once.
 //
 // Ranks that are linked along the tree watch each other: each sends a heartbeat every beat
 // interval, the only timer here. A link is lost when its socket closes without a goodbye. It is cut
@@ -12,23 +12,24 @@
 // others take their places in the tree and make the links that it lacks: at once after a death,
 // else with the next heartbeat. A new link begins with all the news so far.
 //
-// With a reconnect limit, a link that closes or whose peer's host falls silent is no loss yet: it
-// is made again, and the messages that the peer lacks are sent again (LinkSession). Both ends dial,
-// the lower rank later. Both links may work then: each rank sends on the one that began last.
+// A link is a Connection. The higher rank of a pair dials; a lower one that needs a link dials to
+// ask for it. With a reconnect limit, a link that closes or whose peer's host falls silent is no
+// loss yet: it is made again, and the messages that the peer lacks are sent again.
+//
+// A rank that leaves says goodbye after its last frame, and waits until the peer has read it. The
+// peer closes the link then; one that heals acknowledges the goodbye before.
 #pragma once
 
 #include <unistd.h>
 
-#include <asio/io_context.hpp>
-#include <asio/steady_timer.hpp>
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <functional>
-#include <list>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -38,7 +39,6 @@
 #include "backends/net/control/link_peers.h"
 #include "backends/net/control/losses.h"
 #include "backends/net/control/peer_liveness.h"
-#include "backends/net/control/tcp_link.h"
 #include "backends/net/mesh/connection_manager.h"
 #include "core/base/clock.h"
 #include "core/base/mutex.h"
@@ -48,7 +48,7 @@
 
 namespace ronde::net {
 
-/// Notifications of the process. Called in the links' thread, after poll() has the event too.
+/// Notifications of the process. Called in the manager's thread, after poll() has the event too.
 struct LinkHooks {
   std::function<void()> frame_arrived;
   std::function<void(const LostRank&)> rank_lost;
@@ -75,10 +75,11 @@ struct LinkItem {
 /// A queue of them. Threads: any puts, one delivers.
 class LinkItems {
  public:
-  void put(LinkItem item) RONDE_EXCLUDES(mutex_) {
+  void put(std::vector<LinkItem> items) RONDE_EXCLUDES(mutex_) {
     {
       const MutexLock lock(mutex_);
-      items_.push_back(std::move(item));
+      if (items_.empty()) items_.swap(items);
+      std::ranges::move(items, std::back_inserter(items_));
     }
     // Sequentially consistent: comes before a hook reads which thread to wake.
     arrived_.store(true, std::memory_order_seq_cst);
@@ -111,37 +112,8 @@ class LinkItems {
   std::vector<LinkItem> items_ RONDE_GUARDED_BY(mutex_);
 };
 
-/// Dials over one interface after another where links heal. No call blocks. Threads: one at a time.
-class LinkDialer {
- public:
-  /// As ConnectionManager::dial.
-  using Dial = std::function<void(int rank, const Route& route, TimePoint deadline)>;
-
-  /// `routes` outlive it. `reconnect`: as LossLimits has it.
-  LinkDialer(const Routes& routes, Duration reconnect, Dial dial)
-      : routes_(routes),
-        reconnect_(reconnect),
-        dial_(std::move(dial)),
-        interfaces_(reconnect > Duration::zero() ? routes.count() : 1) {}
-
-  /// Dials a peer until `deadline`; one whose link has broken until its outage lasts too long.
-  /// Does nothing while it is dialed.
-  void dial(int rank, LinkPeer& peer, TimePoint deadline);
-  /// A dial has failed for `why`. True: another interface has the rest of the time.
-  bool try_next_interface(int rank, LinkPeer& peer, const Status& why);
-
- private:
-  void dial_over_an_interface(int rank, const LinkPeer& peer);
-
-  const Routes& routes_;
-  const Duration reconnect_;
-  const Dial dial_;
-  const std::size_t interfaces_;  // that links may go over
-  std::size_t interface_ = 0;     // for the next dial
-};
-
 /// The links of one rank. Threads: one at a time, unless a method says otherwise. A forked child
-/// must not destroy it: the child shares the parent's epoll instance, and has no such thread.
+/// must not destroy it: that would say goodbye on the parent's connections.
 class TcpLinks {
  public:
   /// `topology` outlives it.
@@ -164,7 +136,8 @@ class TcpLinks {
   /// True while frames of `rank` may still come. Threads: any.
   [[nodiscard]] bool is_linked(int rank) RONDE_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    return peers_.of(rank).may_deliver();
+    return peers_.of(rank).connection.may_deliver() ||
+           std::ranges::find(news_.items, rank, &LinkItem::from) != news_.items.end();
   }
 
   /// Delivers what has arrived; true where there was anything. A rank that left comes after its
@@ -182,52 +155,61 @@ class TcpLinks {
   [[nodiscard]] pid_t process() const noexcept { return process_; }
 
  private:
-  void adopt(Link link) RONDE_EXCLUDES(mutex_);
-  void on_begin(TcpLink& link) RONDE_EXCLUDES(mutex_);
-  void on_message(TcpLink& from, const FrameHead& head, std::span<const std::byte> bytes)
-      RONDE_EXCLUDES(mutex_);
-  bool take_number(TcpLink& from, const FrameHead& head, std::size_t bytes) RONDE_EXCLUDES(mutex_);
-  void take_numbered(TcpLink& from, FrameKind kind, std::span<const std::byte> bytes);
-  void on_end(TcpLink& link) RONDE_EXCLUDES(mutex_);
+  /// What the process is to know at the end of a turn: a thread that learns of a frame may send.
+  struct News {
+    std::vector<LinkItem> items;
+    std::vector<LostRank> lost;
+    std::vector<std::pair<int, PeerLiveness>> changed;
+    std::vector<std::pair<int, LinkOutage>> healed;
+  };
+
+  // In the manager's thread.
+  void on_link(Link link) RONDE_EXCLUDES(mutex_);
   void on_dial_failure(int rank, const Status& why) RONDE_EXCLUDES(mutex_);
-  void dial(int rank, TimePoint deadline) RONDE_REQUIRES(mutex_) {
-    dialer_.dial(rank, peers_.of(rank), deadline);
-  }
-  void learn(const LostRank& lost, const TcpLink* from) RONDE_EXCLUDES(mutex_);
-  void lose(int rank, Loss how) RONDE_EXCLUDES(mutex_);
-  bool spread(const LostRank& lost, const TcpLink* from) RONDE_REQUIRES(mutex_);
-  void report(const LostRank& lost) RONDE_EXCLUDES(mutex_);
-  void mend_tree() RONDE_EXCLUDES(mutex_);
+  TimePoint tend(int rank) RONDE_EXCLUDES(mutex_);
+  void publish() RONDE_EXCLUDES(mutex_);
+  void serve(int rank) RONDE_REQUIRES(mutex_);
+  bool turn(int rank, LinkPeer& peer) RONDE_REQUIRES(mutex_);
+  void on_begin(int rank, LinkPeer& peer) RONDE_REQUIRES(mutex_);
+  void on_message(int from, ReceiveWindow::Message message) RONDE_REQUIRES(mutex_);
+  void on_goodbye(int rank, LinkPeer& peer) RONDE_REQUIRES(mutex_);
+  void on_end(int rank, LinkPeer& peer, Loss how) RONDE_REQUIRES(mutex_);
+  void release(int rank, LinkPeer& peer) RONDE_REQUIRES(mutex_);
+  void beat(TimePoint time) RONDE_REQUIRES(mutex_);
+  void look_at(int rank, LinkPeer& peer, TimePoint time) RONDE_REQUIRES(mutex_);
+  void report(const LostRank& lost) RONDE_REQUIRES(mutex_);
+
+  // In any thread.
+  void need_link(int rank, LinkPeer& peer, TimePoint deadline) RONDE_REQUIRES(mutex_);
+  void dial_where_needed(int rank, LinkPeer& peer) RONDE_REQUIRES(mutex_);
+  void on_no_link(int rank, LinkPeer& peer, const Status& why) RONDE_REQUIRES(mutex_);
+  void flush(int rank, LinkPeer& peer) RONDE_REQUIRES(mutex_);
+  void watch(int rank, const LinkPeer& peer) RONDE_REQUIRES(mutex_);
+  void lose(int rank, Loss how) RONDE_REQUIRES(mutex_);
+  void learn(const LostRank& lost, int from = -1) RONDE_REQUIRES(mutex_);
+  bool spread(const LostRank& lost, int from) RONDE_REQUIRES(mutex_);
+  void mend_tree() RONDE_REQUIRES(mutex_);
   void notify() RONDE_REQUIRES(mutex_);
-  void send_goodbyes() RONDE_EXCLUDES(mutex_);
   void leave(Leaving part) RONDE_REQUIRES(mutex_);
-  void arm_timer();
-  void on_timer();
-  void look_at(TcpLink& link) RONDE_EXCLUDES(mutex_);
-  void heal() RONDE_EXCLUDES(mutex_);
 
   const pid_t process_ = ::getpid();
   const Topology& topology_;
   const LinkArgs args_;
   const LossLimits limits_;
   const LinkHooks hooks_;
-  const LinkSink sink_;
   const FileDescriptor changed_ = make_event();  // for connect()
-  ConnectionManager::ServiceId service_ = 0;
-  asio::io_context io_{1};
   LinkItems items_;
-  std::atomic<bool> members_changed_{false};
-  // I/O thread only.
-  asio::steady_timer timer_{io_};
-  std::list<TcpLink> links_;  // those that have ended go at the next look
-  // Guarded.
   Mutex mutex_;
   CondVar links_changed_;
+  ConnectionManager::ServiceId service_ RONDE_GUARDED_BY(mutex_) = 0;
   LinkPeers peers_ RONDE_GUARDED_BY(mutex_);
-  LinkDialer dialer_ RONDE_GUARDED_BY(mutex_);
   FirstLinks first_links_ RONDE_GUARDED_BY(mutex_);
-  bool closed_ = false;  // the closing thread
-  std::thread thread_;
+  News news_ RONDE_GUARDED_BY(mutex_);
+  std::vector<int> unfinished_ RONDE_GUARDED_BY(mutex_);  // no event tells of their next turn
+  TimePoint next_beat_ RONDE_GUARDED_BY(mutex_);
+  bool members_changed_ RONDE_GUARDED_BY(mutex_) = false;
+  std::size_t interface_ RONDE_GUARDED_BY(mutex_) = 0;  // for the next dial
+  bool closed_ = false;                                 // the closing thread
 };
 
 }  // namespace ronde::net

@@ -210,10 +210,9 @@ class TcpTransport final : public Transport {
               mailbox_.put({interface, Link{.rank = rank, .stream = Stream()}, why});
             }};
     if (args_.between_hosts) {
-      service.tended = {
-          .tend = [this] { return tend(); },
-          .least_recent_use = [this, interface] { return least_recent_use(interface); },
-          .end_least_recent = [this, interface] { end_least_recent(interface); }};
+      service.tend = [this](int) { return tend(); };
+      service.idle = {.least_recent_use = [this, interface] { return least_recent_use(interface); },
+                      .end_least_recent = [this, interface] { end_least_recent(interface); }};
     }
     services_.push_back(args_.manager->add(std::move(service)));
   }

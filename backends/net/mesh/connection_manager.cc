@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
+#include <thread>
 #include <utility>
 
 #include "core/base/log.h"
@@ -16,22 +16,29 @@ namespace {
 
 /// Ended services that are remembered, so that a rank that still dials one learns of its end.
 constexpr std::size_t kMostEnded = 256;
-constexpr int kWake = -1;
-constexpr int kWatched = -2;
+/// The event of an order, or of the connector's sockets.
+constexpr std::uint64_t kWoken = 0;
 /// Connections are tended so long after a caller has used one, all at once.
 constexpr std::chrono::milliseconds kSettleTime{20};
 
+/// The time for epoll_wait(), rounded up, a minute at most.
+int milliseconds_until(TimePoint time) {
+  const auto left = std::clamp<Duration>(time - now(), Duration::zero(), std::chrono::minutes(1));
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
+}
+
 }  // namespace
 
-ConnectionManager::ConnectionManager(FileDescriptor wake, FileDescriptor watched, int ranks,
+ConnectionManager::ConnectionManager(FileDescriptor wake, FileDescriptor events, int ranks,
                                      std::shared_ptr<ConnectionBudget> budget)
     : wake_(std::move(wake)),
-      watched_(std::move(watched)),
+      events_(std::move(events)),
       budget_(std::move(budget)),
       connector_([this](Purpose purpose, const Digest& context) { return find(purpose, context); },
                  ranks) {
-  connector_.watch(kWake, wake_.get());
-  connector_.watch(kWatched, watched_.get());
+  epoll_event woken{.events = EPOLLIN, .data = {.u64 = kWoken}};
+  (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, wake_.get(), &woken);
+  (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, connector_.events().get(), &woken);
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
 }
@@ -44,15 +51,22 @@ ConnectionManager::~ConnectionManager() {
 
 void ConnectionManager::run() noexcept {
   name_this_thread("ronde-connect");
-  while (true) {
-    clear_event(wake_.get());
-    if (stop_.load()) return;
+  while (!stop_.load()) {
     take_orders();
-    auto event = connector_.next(WaitLimit(tend_when_due()));
-    if (event.ok()) {
-      deliver(std::move(*event));
-    } else {
+    wait_and_tend(connector_.next_due(tend_when_due()));
+  }
+}
+
+void ConnectionManager::serve_connector() {
+  while (true) {
+    auto event = connector_.next(TimePoint());
+    if (!event.ok()) {
       log(LogLevel::kWarning, "a connection was refused: {}", event.status().message());
+      if (event.status().code() == Code::kResourceExhausted) return;
+    } else if (event->kind == ConnectorEvent::Kind::kTimeout) {
+      return;
+    } else {
+      deliver(std::move(*event));
     }
   }
 }
@@ -72,21 +86,19 @@ void ConnectionManager::take_orders() {
 }
 
 void ConnectionManager::deliver(ConnectorEvent event) {
-  if (event.kind == ConnectorEvent::Kind::kReadable && event.rank == kWatched) tend_ready();
   if (event.party == nullptr) return;
-  call(service_of(*event.party), [&](const Service& service) {
-    if (event.kind == ConnectorEvent::Kind::kAdmitted) {
-      Link link{event.rank, std::move(event.stream), event.dialed};
-      if (service.tended && budget_) {
-        link.counted = std::make_unique<CountedConnection>(budget_, event.took);
-      }
-      service.on_link(std::move(link));
-    } else {
-      service.on_failure(event.rank, event.status);
+  const ServiceId id = service_of(*event.party);
+  call(id, [&](const Service& service) {
+    if (event.kind != ConnectorEvent::Kind::kAdmitted) {
+      return service.on_failure(event.rank, event.status);
     }
-    tend(service);
+    Link link{event.rank, std::move(event.stream), event.dialed};
+    if (service.idle && budget_) {
+      link.counted = std::make_unique<CountedConnection>(budget_, event.took);
+    }
+    service.on_link(std::move(link));
   });
-  end_some();
+  tend(id);
 }
 
 void ConnectionManager::settle() noexcept {
@@ -94,45 +106,63 @@ void ConnectionManager::settle() noexcept {
   if (!unsettled_.exchange(true)) notify_event(wake_.get());
 }
 
-void ConnectionManager::watch(ServiceId id, int fd, int events) noexcept {
-  if (is_forked()) return;
+void ConnectionManager::watch(ServiceId id, int fd, int events, int rank) noexcept {
   static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT);
   epoll_event event{};
   event.events = static_cast<std::uint32_t>(events) | EPOLLONESHOT;
-  event.data.u64 = id;
-  if (::epoll_ctl(watched_.get(), EPOLL_CTL_MOD, fd, &event) == 0) return;
-  (void)::epoll_ctl(watched_.get(), EPOLL_CTL_ADD, fd, &event);
+  event.data.u64 = (id << 32) | static_cast<std::uint32_t>(rank);
+  if (::epoll_ctl(events_.get(), EPOLL_CTL_MOD, fd, &event) == 0) return;
+  (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event);
 }
 
 /// Returns when the next time comes.
 TimePoint ConnectionManager::tend_when_due() {
-  if (unsettled_.load()) tend_at_ = std::min<TimePoint>(tend_at_, now() + kSettleTime);
-  if (now() < tend_at_) return tend_at_;
-  tend_at_ = kForever;
-  unsettled_.store(false);
-  for (const ServiceId id : tended()) {
-    call(id, [this](const Service& service) { tend(service); });
+  const TimePoint time = now();
+  std::vector<ServiceId> due;
+  if (unsettled_.load()) settle_at_ = std::min<TimePoint>(settle_at_, time + kSettleTime);
+  if (settle_at_ <= time) {
+    settle_at_ = kForever;
+    unsettled_.store(false);
+    due = tended();
   }
+  for (const auto& [id, at] : tend_at_) {
+    if (at <= time) due.push_back(id);
+  }
+  for (const ServiceId id : due) tend(id);
   end_some();
-  return tend_at_;
+  TimePoint next = settle_at_;
+  for (const auto& [id, at] : tend_at_) next = std::min(next, at);
+  return next;
 }
 
-void ConnectionManager::tend(const Service& service) {
-  if (service.tended) tend_at_ = std::min(tend_at_, service.tended->tend());
+void ConnectionManager::tend(ServiceId id, int rank) {
+  TimePoint next = kForever;
+  call(id, [&](const Service& service) {
+    if (service.tend) next = service.tend(rank);
+  });
+  if (next == kForever) {
+    tend_at_.erase(id);
+  } else {
+    tend_at_[id] = next;
+  }
 }
 
-void ConnectionManager::tend_ready() {
+void ConnectionManager::wait_and_tend(TimePoint deadline) {
   std::array<epoll_event, 64> events{};
-  const int count = ::epoll_wait(watched_.get(), events.data(), static_cast<int>(events.size()), 0);
-  std::set<ServiceId> ids;
-  for (int i = 0; i < count; ++i) {
-    const ServiceId id = events[static_cast<std::size_t>(i)].data.u64;  // a packed structure's
-    ids.insert(id);
+  const int count = ::epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()),
+                                 milliseconds_until(deadline));
+  std::array<std::uint64_t, events.size()> ready{};
+  const auto ready_end =
+      std::transform(events.begin(), events.begin() + std::max(count, 0), ready.begin(),
+                     [](const epoll_event& event) { return event.data.u64; });
+  std::sort(ready.begin(), ready_end);
+  const auto last = std::unique(ready.begin(), ready_end);
+  for (auto it = ready.begin(); it != last; ++it) {
+    if (*it != kWoken) tend(*it >> 32, static_cast<int>(static_cast<std::uint32_t>(*it)));
   }
-  for (const ServiceId id : ids) {
-    call(id, [this](const Service& service) { tend(service); });
-  }
-  end_some();
+  const bool woken = last != ready.begin() && ready.front() == kWoken;
+  if (woken) clear_event(wake_.get());
+  if (woken || connector_.next_due() <= now()) serve_connector();
 }
 
 /// Ends idle connections until no more than the limit stay, the least recently used first.
@@ -141,7 +171,7 @@ void ConnectionManager::end_some() {
   for (int left = budget_->excess(); left > 0; --left) {
     const ServiceId id = least_recently_used();
     if (id == 0) return;
-    call(id, [](const Service& service) { service.tended->end_least_recent(); });
+    call(id, [](const Service& service) { service.idle->end_least_recent(); });
   }
 }
 
@@ -151,7 +181,8 @@ ConnectionManager::ServiceId ConnectionManager::least_recently_used() {
   TimePoint least_use = kForever;
   for (const ServiceId id : tended()) {
     call(id, [&](const Service& service) {
-      const TimePoint use = service.tended->least_recent_use();
+      if (!service.idle) return;
+      const TimePoint use = service.idle->least_recent_use();
       if (use < least_use) least = id;
       least_use = std::min(use, least_use);
     });
@@ -163,7 +194,7 @@ std::vector<ConnectionManager::ServiceId> ConnectionManager::tended() {
   std::vector<ServiceId> ids;
   const MutexLock lock(mutex_);
   for (const auto& [id, service] : services_) {
-    if (service->tended) ids.push_back(id);
+    if (service->tend) ids.push_back(id);
   }
   return ids;
 }
@@ -258,14 +289,16 @@ Result<std::shared_ptr<ConnectionManager>> ConnectionManager::create(
     int ranks, std::shared_ptr<ConnectionBudget> budget) {
   FileDescriptor wake = make_event();
   if (!wake.valid()) return errno_status("cannot make an eventfd", Code::kResourceExhausted);
-  FileDescriptor watched(::epoll_create1(EPOLL_CLOEXEC));
-  if (!watched.valid()) return errno_status("cannot make an epoll", Code::kResourceExhausted);
+  FileDescriptor events(::epoll_create1(EPOLL_CLOEXEC));
+  if (!events.valid()) return errno_status("cannot make an epoll", Code::kResourceExhausted);
   // The thread does not exist in a forked child, which leaks what the thread may have held.
-  return std::shared_ptr<ConnectionManager>(
-      new ConnectionManager(std::move(wake), std::move(watched), ranks, std::move(budget)),
-      [](const ConnectionManager* made) {
-        if (!made->is_forked()) delete made;
+  std::shared_ptr<ConnectionManager> made(
+      new ConnectionManager(std::move(wake), std::move(events), ranks, std::move(budget)),
+      [](const ConnectionManager* manager) {
+        if (!manager->is_forked()) delete manager;
       });
+  if (made->connector_.events().valid()) return made;
+  return errno_status("cannot make an epoll", Code::kResourceExhausted);
 }
 
 }  // namespace ronde::net

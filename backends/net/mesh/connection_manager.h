@@ -1,6 +1,6 @@
 // All connections of this process with other ranks are made here: one thread accepts, dials and
-// authenticates. It sleeps while nothing is to do. It also tends connections of data that heal, or
-// whose number is limited, while the threads of their callers compute.
+// authenticates. It sleeps while nothing is to do. It also tends connections that control frames
+// use, and those of data that heal, or whose number is limited, while their callers compute.
 #pragma once
 
 #include <unistd.h>
@@ -35,13 +35,10 @@ struct Link {
   std::unique_ptr<CountedConnection> counted = {};  ///< Null where it does not count.
 };
 
-/// The connections of a service that the manager's thread serves while no caller does. Called in
-/// that thread, without a lock of the manager. Blocks: never.
-struct TendedConnections {
-  /// Moves on what the peers wait for, and has the manager watch the connections. Returns when it
-  /// is to be called again, watched or not; kForever: not before that.
-  std::function<TimePoint()> tend;
-  /// When the idle one that was not used for longest was used; kForever: none may be ended.
+/// The idle connections of a service, which count in the budget. Called in the manager's thread,
+/// without a lock of the manager. Blocks: never.
+struct IdleConnections {
+  /// When the one that was not used for longest was used; kForever: none may be ended.
   std::function<TimePoint()> least_recent_use;
   /// Asks the peer of that one to end it.
   std::function<void()> end_least_recent;
@@ -66,13 +63,17 @@ class ConnectionManager {
     /// A dial has ended without a connection: kTimeout, or kRankFailure where the peer's process
     /// refuses connections, as it has ended. As on_link.
     std::function<void(int rank, const Status& why)> on_failure;
-    /// Its connections, which count in the budget. None: they do not count, and the service alone
-    /// serves them.
-    std::optional<TendedConnections> tended = std::nullopt;
+    /// Moves on what can move, and has the manager watch the connections. `rank`: that of the watch
+    /// that ended; -1 where none did. Returns when it is to be called again, watched or not;
+    /// kForever: not before that. As on_link, and blocks never. Empty: the service alone serves its
+    /// connections.
+    std::function<TimePoint(int rank)> tend = {};
+    /// None: its connections do not count.
+    std::optional<IdleConnections> idle = std::nullopt;
   };
 
   /// For a job of `ranks` ranks, which bounds the handshakes at a time. `budget` counts the
-  /// connections of services with TendedConnections, and limits them; null: no count and no limit.
+  /// connections of services with IdleConnections, and limits them; null: no count and no limit.
   /// Errors: kResourceExhausted.
   static Result<std::shared_ptr<ConnectionManager>> create(
       int ranks, std::shared_ptr<ConnectionBudget> budget = nullptr);
@@ -103,15 +104,16 @@ class ConnectionManager {
   /// too many. Blocks: never.
   void settle() noexcept;
 
-  /// Has the service's connections tended once one of `events` (of poll) comes; good for one time.
-  void watch(ServiceId id, int fd, int events) noexcept;
+  /// Has the service tended once one of `events` (of poll) comes; good for one time. `rank`: for
+  /// Service::tend. Not in a forked child.
+  void watch(ServiceId id, int fd, int events, int rank = -1) noexcept;
 
  private:
   using ServicePtr = std::shared_ptr<const Service>;
   using PartyPtr = std::shared_ptr<const Party>;
   using PartyKey = std::pair<Purpose, Digest>;
 
-  ConnectionManager(FileDescriptor wake, FileDescriptor watched, int ranks,
+  ConnectionManager(FileDescriptor wake, FileDescriptor events, int ranks,
                     std::shared_ptr<ConnectionBudget> budget);
 
   [[nodiscard]] bool is_forked() const noexcept { return ::getpid() != process_; }
@@ -120,12 +122,13 @@ class ConnectionManager {
   void run() noexcept;
   void order(std::function<void()> what) RONDE_REQUIRES(mutex_);
   void take_orders() RONDE_EXCLUDES(mutex_);
+  void serve_connector() RONDE_EXCLUDES(mutex_);
   void deliver(ConnectorEvent event) RONDE_EXCLUDES(mutex_);
   [[nodiscard]] ServiceId service_of(const Party& party) RONDE_EXCLUDES(mutex_);
   void call(ServiceId id, auto body) RONDE_EXCLUDES(mutex_);
   [[nodiscard]] std::vector<ServiceId> tended() RONDE_EXCLUDES(mutex_);
-  void tend(const Service& service);
-  void tend_ready() RONDE_EXCLUDES(mutex_);
+  void tend(ServiceId id, int rank = -1) RONDE_EXCLUDES(mutex_);
+  void wait_and_tend(TimePoint deadline) RONDE_EXCLUDES(mutex_);
   void end_some() RONDE_EXCLUDES(mutex_);
   [[nodiscard]] ServiceId least_recently_used() RONDE_EXCLUDES(mutex_);
   [[nodiscard]] TimePoint tend_when_due() RONDE_EXCLUDES(mutex_);
@@ -134,12 +137,14 @@ class ConnectionManager {
 
   const pid_t process_ = ::getpid();
   const FileDescriptor wake_;
-  const FileDescriptor watched_;  // an epoll of tended connections
+  const FileDescriptor events_;  // an epoll of tended connections and all else
   const std::shared_ptr<ConnectionBudget> budget_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> unsettled_{false};
-  TimePoint tend_at_ = kForever;  // the manager's thread only
-  Connector connector_;           // the manager's thread only
+  // The manager's thread only.
+  Connector connector_;
+  TimePoint settle_at_ = kForever;
+  std::map<ServiceId, TimePoint> tend_at_;
   Mutex mutex_;
   CondVar call_ended_;
   std::map<ServiceId, ServicePtr> services_ RONDE_GUARDED_BY(mutex_);

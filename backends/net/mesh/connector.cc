@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
+#include <sys/epoll.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <system_error>
 
@@ -19,6 +21,8 @@ constexpr std::chrono::milliseconds kLongestInRendezvous{20};
 constexpr std::chrono::milliseconds kLongestOnHost{2};  // no rank listens yet: a cheap call
 constexpr std::size_t kSpareHandshakes = 64;
 constexpr std::chrono::milliseconds kPauseWithoutDescriptors{50};
+/// A handshake reads and writes until the socket has no more.
+constexpr std::uint32_t kAllChanges = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
 
 /// Finds `party` alone, which the caller owns.
 PartyLookup only(const Party& party) {
@@ -38,6 +42,14 @@ bool is_local(const Endpoint& endpoint) { return endpoint.family() == AF_UNIX; }
 bool is_own_user(const FileDescriptor& socket) {
   const auto endpoint = local_endpoint(socket.get());
   return !endpoint.ok() || !is_local(*endpoint) || is_same_user(socket.get());
+}
+
+/// Adds a descriptor, or changes its events.
+void set_events(const FileDescriptor& events, int operation, int fd, std::uint32_t wanted) {
+  epoll_event event{};
+  event.events = wanted;
+  event.data.fd = fd;
+  (void)::epoll_ctl(events.get(), operation, fd, &event);
 }
 
 }  // namespace
@@ -156,15 +168,34 @@ Status Connector::Pending::advance() {
 }
 
 Connector::Connector(const Party& party, std::string greeting)
-    : lookup_(only(party)),
+    : events_(::epoll_create1(EPOLL_CLOEXEC)),
+      lookup_(only(party)),
       most_handshakes_(kSpareHandshakes + static_cast<std::size_t>(party.size)),
       greeting_(std::move(greeting)) {}
 
 Connector::Connector(PartyLookup lookup, int ranks)
-    : lookup_(std::move(lookup)),
+    : events_(::epoll_create1(EPOLL_CLOEXEC)),
+      lookup_(std::move(lookup)),
       most_handshakes_(kSpareHandshakes + static_cast<std::size_t>(ranks)) {}
 
 Connector::~Connector() = default;
+
+void Connector::listen(FileDescriptor listener) {
+  set_events(events_, EPOLL_CTL_ADD, listener.get(), 0);
+  listeners_.push_back({std::move(listener)});
+}
+
+void Connector::watch(int rank, int fd) {
+  watched_[rank] = fd;
+  set_events(events_, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLRDHUP);
+}
+
+void Connector::unwatch(int rank) {
+  const auto found = watched_.find(rank);
+  if (found == watched_.end()) return;
+  set_events(events_, EPOLL_CTL_DEL, found->second, 0);
+  watched_.erase(found);
+}
 
 void Connector::dial(const DialArgs& args) {
   const DialKey key{args.party.get(), args.rank};
@@ -193,12 +224,16 @@ void Connector::add_accepted(FileDescriptor socket) {
   Pending& pending = pending_.emplace_back(std::move(socket), lookup_);
   if (!pending.handshake.start().ok()) return pending_.pop_back();
   pending.output = greeting_;
+  set_events(events_, EPOLL_CTL_ADD, fd, kAllChanges);
   log(LogLevel::kDebug, "control channel: connection {} begins a handshake", fd);
 }
 
 void Connector::accept_all() {
   for (Listener& listener : listeners_) {
     if (std::exchange(listener.ready, false)) accept_from(listener.socket);
+    if (listener.armed || now() < accept_after_) continue;
+    listener.armed = true;
+    set_events(events_, EPOLL_CTL_MOD, listener.socket.get(), EPOLLIN | EPOLLONESHOT);
   }
 }
 
@@ -224,8 +259,10 @@ void Connector::fail_dial(const DialKey& key, const Status& why, bool explained)
 Status Connector::start(Dial& dial) {
   RONDE_ASSIGN_OR_RETURN(FileDescriptor socket, start_connect({dial.endpoint(), dial.args.source}));
   make_room();
+  const int fd = socket.get();
   const Status started = pending_.emplace_back(std::move(socket), dial.args).handshake.start();
   if (!started.ok()) pending_.pop_back();
+  if (started.ok()) set_events(events_, EPOLL_CTL_ADD, fd, kAllChanges);
   return started;
 }
 
@@ -290,32 +327,32 @@ TimePoint Connector::next_due(TimePoint deadline) const {
     deadline = std::min(deadline, dial.args.deadline);
     if (!dial.in_progress) deadline = std::min(deadline, dial.next_attempt);
   }
-  if (accept_after_ > now()) deadline = std::min(deadline, accept_after_);
+  for (const Listener& each : listeners_) {
+    if (!each.armed) deadline = std::min(deadline, accept_after_);
+  }
   return deadline;
 }
 
 /// Returns early when `cancel_fd` becomes readable.
 void Connector::poll_once(TimePoint deadline, int cancel_fd) {
-  std::vector<pollfd> entries;
-  for (const Pending& pending : pending_) {
-    const bool writes = pending.connecting || !pending.output.empty();
-    entries.push_back(
-        {pending.socket.get(), static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0});
-  }
-  for (const auto& [rank, fd] : watched_) entries.push_back({fd, POLLIN | POLLRDHUP, 0});
-  const bool accepting = now() >= accept_after_;
-  for (const Listener& each : listeners_) {
-    entries.push_back({accepting ? each.socket.get() : -1, POLLIN, 0});
-  }
-  entries.push_back({cancel_fd, POLLIN, 0});
+  std::array<pollfd, 2> entries{{{events_.get(), POLLIN, 0}, {cancel_fd, POLLIN, 0}}};
   const timespec timeout = timespec_of(deadline - now());  // the first backoffs are short
   if (::ppoll(entries.data(), entries.size(), &timeout, nullptr) <= 0) return;
-  auto entry = entries.begin();
-  for (Pending& pending : pending_) pending.ready = (entry++)->revents != 0;
-  for (const auto& [rank, fd] : watched_) {
-    if ((entry++)->revents != 0) readable_.push_back(rank);
+  std::array<epoll_event, 64> events{};
+  const int count = ::epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), 0);
+  for (int i = 0; i < count; ++i) note_ready(events[static_cast<std::size_t>(i)].data.fd);
+}
+
+void Connector::note_ready(int fd) {
+  for (Pending& pending : pending_) pending.ready = pending.ready || pending.socket.get() == fd;
+  for (const auto& [rank, watched] : watched_) {
+    if (watched == fd) readable_.push_back(rank);
   }
-  for (Listener& each : listeners_) each.ready = (entry++)->revents != 0;
+  for (Listener& each : listeners_) {
+    if (each.socket.get() != fd) continue;
+    each.ready = true;
+    each.armed = false;
+  }
 }
 
 ConnectorEvent Connector::admit(Pending& pending) {
@@ -328,6 +365,7 @@ ConnectorEvent Connector::admit(Pending& pending) {
   event.kind = ConnectorEvent::Kind::kAdmitted;
   event.rank = pending.handshake.peer_rank();
   event.dialed = pending.dial.has_value();
+  set_events(events_, EPOLL_CTL_DEL, pending.socket.get(), 0);
   event.stream = Stream(std::move(pending.socket), pending.handshake.take_tls());
   event.peer = pending.handshake.peer();
   event.party = pending.handshake.party();
@@ -374,6 +412,7 @@ std::optional<ConnectorEvent> Connector::take_readable() {
 }
 
 Result<ConnectorEvent> Connector::next(const WaitLimit& limit) {
+  if (!events_.valid()) return Status(Code::kResourceExhausted, "no descriptor is left to connect");
   for (bool polled = false;; polled = true) {
     accept_all();
     start_due_dials();
@@ -384,7 +423,6 @@ Result<ConnectorEvent> Connector::next(const WaitLimit& limit) {
     if (!outcome->has_value()) outcome = take_readable();
     if (outcome->has_value()) return std::move(**outcome);
     if (polled && limit.passed()) return ConnectorEvent{};
-    readable_.clear();
     poll_once(next_due(limit.deadline()), limit.fd());
   }
 }

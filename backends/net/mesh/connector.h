@@ -1,5 +1,5 @@
 // Makes authenticated connections between ranks. It runs many handshakes at once, on accepted and
-// dialed connections, in one poll loop of the calling thread. An unauthenticated peer costs one
+// dialed connections, in one event loop of the calling thread. An unauthenticated peer costs one
 // bounded entry for two seconds at most.
 #pragma once
 
@@ -19,6 +19,7 @@
 #include "backends/net/connection/socket.h"
 #include "backends/net/connection/stream.h"
 #include "core/base/clock.h"
+#include "core/base/os/file_descriptor.h"
 #include "core/base/status.h"
 
 namespace ronde::net {
@@ -74,7 +75,7 @@ class Connector {
   Connector& operator=(const Connector&) = delete;
 
   /// Accepts connections from `listener` too from now on.
-  void listen(FileDescriptor listener) { listeners_.push_back({std::move(listener)}); }
+  void listen(FileDescriptor listener);
 
   /// Connects again and again until the rank admits it, its process has ended or the deadline has
   /// passed.
@@ -87,13 +88,18 @@ class Connector {
   [[nodiscard]] const std::set<int>& unproven() const noexcept { return unproven_; }
 
   /// Reports when `fd`, the admitted connection of `rank`, becomes readable.
-  void watch(int rank, int fd) { watched_[rank] = fd; }
-  void unwatch(int rank) { watched_.erase(rank); }
+  void watch(int rank, int fd);
+  void unwatch(int rank);
 
   /// The next event. Polls once at least. Blocks until there is one or the limit has passed.
   /// Errors: kVersionMismatch or kMismatch where an authenticated peer that dialed runs another
-  /// version or has another mode of encryption.
+  /// version or has another mode of encryption; kResourceExhausted where no descriptor was left.
   Result<ConnectorEvent> next(const WaitLimit& limit);
+
+  /// For the event loop of a caller that calls next() with a limit that has passed: once this
+  /// becomes readable, or that time has come. Not valid() where no descriptor was left.
+  [[nodiscard]] const FileDescriptor& events() const noexcept { return events_; }
+  [[nodiscard]] TimePoint next_due(TimePoint deadline = kForever) const;
 
  private:
   struct Pending;
@@ -128,6 +134,7 @@ class Connector {
   struct Listener {
     FileDescriptor socket;
     bool ready = false;  // the last poll found it readable
+    bool armed = false;  // the next one looks at it
   };
 
   using Outcome = Result<std::optional<ConnectorEvent>>;
@@ -142,13 +149,14 @@ class Connector {
   [[nodiscard]] std::optional<ConnectorEvent> give_up();
   void on_silence(const Pending& pending);
   void expire();
-  [[nodiscard]] TimePoint next_due(TimePoint deadline) const;
   void poll_once(TimePoint deadline, int cancel_fd);
+  void note_ready(int fd);
   Outcome serve_ready();
   Outcome serve(std::list<Pending>::iterator pending);
   [[nodiscard]] std::optional<ConnectorEvent> take_readable();
   [[nodiscard]] ConnectorEvent admit(Pending& pending);
 
+  const FileDescriptor events_;  // an epoll of all sockets
   const PartyLookup lookup_;
   const std::size_t most_handshakes_;
   const std::string greeting_;

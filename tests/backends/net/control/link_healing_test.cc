@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <future>
 #include <memory>
 #include <optional>
@@ -87,15 +88,24 @@ class Rank {
 /// Two linked ranks, and a relay before each.
 class Pair {
  public:
+  /// `two_interfaces`: the first one of each rank is down.
   explicit Pair(Encryption encryption, Duration reconnect = kReconnectLimit,
-                const std::function<std::size_t()>& reset_after = nullptr) {
+                const std::function<std::size_t()>& reset_after = nullptr,
+                bool two_interfaces = false) {
     std::array<FileDescriptor, 2> listeners;
     Routes routes;
+    if (two_interfaces) routes.interfaces.resize(2, interface_endpoint("127.0.0.1").value());
     for (std::size_t rank = 0; rank < 2; ++rank) {
       listeners[rank] = listen_on(interface_endpoint("127.0.0.1").value()).value();
       relays[rank].emplace(local_endpoint(listeners[rank].get())->text());
       if (reset_after) relays[rank]->reset_after(reset_after);
-      routes.addresses.push_back({parse_endpoint(relays[rank]->address()).value()});
+      auto& addresses = routes.addresses.emplace_back();
+      if (two_interfaces) {
+        down[rank].emplace(local_endpoint(listeners[rank].get())->text());
+        down[rank]->set_down(true);
+        addresses.push_back(parse_endpoint(down[rank]->address()).value());
+      }
+      addresses.push_back(parse_endpoint(relays[rank]->address()).value());
     }
     for (std::size_t rank = 0; rank < 2; ++rank) {
       ranks[rank].emplace(static_cast<int>(rank), std::move(listeners[rank]), routes, reconnect,
@@ -128,6 +138,7 @@ class Pair {
   }
 
   std::array<std::optional<Relay>, 2> relays;
+  std::array<std::optional<Relay>, 2> down;  // of the first interface, where there are two
 
  private:
   Status connect(std::size_t rank) {
@@ -197,7 +208,7 @@ TEST_CASE("what an outage has swallowed is sent again, and the outage is told") 
     CHECK(are_right(pair[1], 0, 3));
     CHECK(pair.poll_until([&] { return !pair[0].outages().empty(); }));
     const LinkOutage outage = pair[0].outages().front();
-    CHECK(outage.reason == "broke");
+    CHECK(outage.reason == "broke: Connection reset by peer");
     CHECK(outage.ended - outage.began > seconds(1));
     CHECK_FALSE(pair[0].lost);
   }
@@ -223,6 +234,32 @@ TEST_CASE("a goodbye that was lost is said again") {
     leaver.join();
     CHECK(pair[0].lost->how == Loss::kLeft);
   }
+}
+
+TEST_CASE("a first link that breaks before both have greeted is made again") {
+  std::atomic<int> made{0};
+  // From the middle of the handshake on, to beyond the greetings.
+  Pair pair(Encryption::kOff, kReconnectLimit, [&] {
+    const auto before = static_cast<std::size_t>(made++);
+    return before < 40 ? 300 + 50 * before : std::size_t{1} << 40;
+  });
+  send_numbered(pair, 0);
+  CHECK(pair.poll_until([&] { return pair[0].frames.size() + pair[1].frames.size() == 2; }));
+  CHECK(made > 2);
+  CHECK_FALSE(pair[0].lost);
+  CHECK_FALSE(pair[1].lost);
+}
+
+TEST_CASE("a link is made over the next interface where one takes too long, also a broken one") {
+  Pair pair(Encryption::kOff, kReconnectLimit, nullptr, /*two_interfaces=*/true);
+  CHECK(pair.down[0]->connections() > 0);
+  send_numbered(pair, 0);
+  CHECK(pair.poll_until([&] { return pair[0].frames.size() + pair[1].frames.size() == 2; }));
+  pair.down[0]->set_down(false);
+  pair.down[1]->set_down(false);
+  pair.set_down(true);
+  send_numbered(pair, 1);
+  CHECK(pair.poll_until([&] { return pair[0].frames.size() + pair[1].frames.size() == 4; }));
 }
 
 TEST_CASE("a changed record is final") {

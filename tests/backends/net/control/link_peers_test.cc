@@ -4,10 +4,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "core/base/wire_codec.h"
 #include "tests/backends/net/channel_peer.h"
-#include "tests/backends/net/control/one_end.h"
+#include "tests/backends/net/stream_pair.h"
 
 namespace ronde::net {
 namespace {
@@ -68,150 +70,218 @@ using Kinds = std::vector<FrameKind>;
 constexpr int kFarLeader = 2;  // of two hosts of two ranks; rank 0 watches it
 constexpr int kFarRank = 3;    // nobody here watches it
 const LostRank kNeighbourLeft{1, Loss::kLeft, 0};
+const auto kFrame = make_frame(0, 0, 10);
 
-/// The link has ended, as it was answered or broke.
-void end_link(LinkPeers& peers, OneEnd& end) {
-  (*end).end(Loss::kClosed);
-  CHECK_FALSE(peers.end(*end, now()));
-}
+/// The other end of a link that heals. The test is the peer, which has dialed.
+class FarEnd {
+ public:
+  /// The peer's `attempt`; it has received so many messages.
+  FarEnd(LinkPeers& peers, int rank, std::uint64_t attempt = 1, std::uint64_t received = 0)
+      : peer_(peers.of(rank)), chunks_(Stream(), /*heals=*/true) {
+    StreamPair ends;
+    peer_.connection.attach({.rank = rank, .stream = std::move(ends.here)});
+    chunks_ = ChunkStream(std::move(ends.there), /*heals=*/true);
+    say({.kind = FrameKind::kBegin,
+         .sequence = attempt,
+         .received = received,
+         .delivered = received});
+    turn();
+    peers.begin(peer_);
+  }
+
+  void turn() {
+    bool more = true;
+    while (std::exchange(more, false)) REQUIRE(peer_.progress(more).ok());
+  }
+  void say(const ChunkHeader& header, std::span<const std::byte> bytes = {}) {
+    chunks_.begin(header, bytes);
+    REQUIRE(chunks_.write().value() == Written::kAll);
+  }
+  /// It has received so many messages.
+  void confirm(std::uint64_t count) {
+    say({.kind = FrameKind::kConfirm, .received = count, .delivered = count});
+    turn();
+  }
+  /// The kinds of the frames that this rank has sent since the last call.
+  Kinds sent() {
+    turn();
+    Kinds kinds;
+    for (bool dry = false;;) {
+      const auto step = chunks_.read(dry).value();
+      if (step == ChunkStream::Step::kNothing) return kinds;
+      if (step == ChunkStream::Step::kHeader) chunks_.place({});
+      if (step == ChunkStream::Step::kChunk) kinds.push_back(chunks_.incoming().kind);
+    }
+  }
+  /// Breaks the link.
+  void close() {
+    chunks_ = ChunkStream(Stream(), /*heals=*/true);
+    turn();
+  }
+
+ private:
+  LinkPeer& peer_;
+  ChunkStream chunks_;
+};
 
 TEST_CASE("healing links: after the answered goodbye no news keeps a rank from leaving") {
   const Topology topology = place(0, 2, 2);
   LinkPeers peers(topology, true);
-  OneEnd link(kFarLeader);
-  peers.begin(*link);
+  FarEnd link(peers, kFarLeader);
   peers.leave(Leaving::kAll);
-  peers.send_goodbye(*link);
-  CHECK(link.sent_kinds() == Kinds{FrameKind::kBegin, FrameKind::kGoodbye});
+  CHECK(link.sent() == Kinds{FrameKind::kBegin, FrameKind::kLast});
   CHECK_FALSE(peers.all_ended());
-  link.receive(FrameKind::kAnswer, 0);
-  end_link(peers, link);
+  link.confirm(1);
+  CHECK(peers.is_answered(peers.of(kFarLeader)));
+  peers.of(kFarLeader).give_up();
   CHECK(peers.all_ended());
-  CHECK(peers.learn(kNeighbourLeft, nullptr));
+  CHECK(peers.learn(kNeighbourLeft));
   CHECK(peers.all_ended());
 }
 
 TEST_CASE("healing links: news waits for a frame where a link is gone that nobody needs") {
   const Topology topology = place(0, 2, 2);
   LinkPeers peers(topology, true);
-  const auto frame = make_frame(0, 0, 10);
-  CHECK_FALSE(peers.send(kFarRank, frame));
-  OneEnd first(kFarRank);
-  peers.begin(*first);
-  CHECK(first.sent_kinds() == Kinds{FrameKind::kBegin, FrameKind::kData});
-  CHECK(peers.of(kFarRank).session.confirm(1));
-  end_link(peers, first);
-  CHECK(peers.learn(kNeighbourLeft, nullptr));
+  CHECK_FALSE(peers.send(kFarRank, kFrame));
+  FarEnd first(peers, kFarRank);
+  CHECK(first.sent() == Kinds{FrameKind::kBegin, FrameKind::kData});
+  first.confirm(1);
+  first.close();
+  LinkPeer& peer = peers.of(kFarRank);
+  CHECK_FALSE(peers.needs(peer));
+  peer.connection.forget_outage();
+  CHECK(peers.learn(kNeighbourLeft));
   peers.leave(Leaving::kAll);
   CHECK(peers.all_ended());  // the news is no reason to wait for a link
 
   peers.leave(Leaving::kNo);
-  CHECK_FALSE(peers.send(kFarRank, frame));
-  OneEnd second(kFarRank);
-  peers.begin(*second);
-  peers.greet(*second, 1);
-  CHECK(second.sent_kinds() == Kinds{FrameKind::kBegin, FrameKind::kLost, FrameKind::kData});
+  CHECK_FALSE(peers.send(kFarRank, kFrame));
+  FarEnd second(peers, kFarRank, 2, 1);
+  CHECK(second.sent() == Kinds{FrameKind::kBegin, FrameKind::kLost, FrameKind::kData});
+}
+
+TEST_CASE("news that comes before a link is open begins it, also news of ranks that left") {
+  for (const bool heals : {false, true}) {
+    const Topology topology = place(0, 2, 2);
+    LinkPeers peers(topology, heals);
+    (void)peers.of(kFarRank);
+    CHECK(peers.learn(kNeighbourLeft));
+    LinkPeer& peer = peers.of(kFarRank);
+    CHECK_FALSE(peer.has_kept());
+    peers.begin(peer);
+    CHECK(peer.has_kept());
+    CHECK(peers.learn({2, Loss::kLeft, 0}));
+    CHECK(peer.frames.size() == 2);
+  }
 }
 
 TEST_CASE("healing links: a rank that leaves during an outage says goodbye once it is over") {
   const Topology topology = place(0, 2, 2);
   LinkPeers peers(topology, true);
-  OneEnd first(kFarLeader);
-  peers.begin(*first);
-  end_link(peers, first);
-  CHECK(peers.broken() == Ranks{kFarLeader});
-  OneEnd second(kFarLeader);
-  peers.begin(*second);
-  CHECK(peers.learn(kNeighbourLeft, nullptr));
+  LinkPeer& peer = peers.of(kFarLeader);
+  FarEnd first(peers, kFarLeader);
+  first.close();
+  CHECK(peer.connection.outage());
+  CHECK(peers.needs(peer));
+  CHECK(peers.learn(kNeighbourLeft));
   peers.leave(Leaving::kAll);
-  peers.send_goodbye(*second);
-  CHECK(second.sent_kinds() == Kinds{FrameKind::kBegin});  // its peer would end the link
-  peers.greet(*second, 0);
-  CHECK(second.sent_kinds() == Kinds{FrameKind::kLost, FrameKind::kGoodbye});
-  second.receive(FrameKind::kAnswer, 1);
-  end_link(peers, second);
-  CHECK(peers.all_ended());
+  CHECK_FALSE(peers.all_ended());
+  FarEnd second(peers, kFarLeader, 2, 0);
+  CHECK(second.sent() == Kinds{FrameKind::kBegin, FrameKind::kLost, FrameKind::kLast});
+  CHECK_FALSE(peers.is_answered(peer));
+  second.confirm(2);
+  CHECK(peers.is_answered(peer));
 }
 
-constexpr std::size_t kHead = kFrameHeadBytes;
-const auto kFrame = make_frame(0, 0, 10);
+TEST_CASE("healing links: the next link carries what the peer has not received, and only that") {
+  const Topology topology = place(0, 2, 2);
+  LinkPeers peers(topology, true);
+  LinkPeer& peer = peers.of(kFarLeader);
+  FarEnd first(peers, kFarLeader);
+  for (int i = 0; i < 5; ++i) CHECK(peers.send(kFarLeader, kFrame));
+  first.turn();
+  first.confirm(2);
+  first.close();
+  CHECK_FALSE(peers.send(kFarLeader, kFrame));
+  FarEnd second(peers, kFarLeader, 2, 4);  // it has received more than it had confirmed
+  CHECK(second.sent() == Kinds{FrameKind::kBegin, FrameKind::kData, FrameKind::kData});
+  CHECK(peer.has_kept());
+  second.confirm(6);
+  CHECK_FALSE(peer.has_kept());
+  second.say({.kind = FrameKind::kConfirm, .received = 7, .delivered = 7});
+  bool more = false;
+  CHECK(peer.progress(more).code() == Code::kInternal);
+}
 
-void send(LinkSession& session) { session.send(FrameKind::kData, kFrame); }
+TEST_CASE("healing links: each message is taken once, and confirmed with the next beat") {
+  const Topology topology = place(0, 2, 2);
+  LinkPeers peers(topology, true);
+  LinkPeer& peer = peers.of(kFarRank);
+  FarEnd link(peers, kFarRank);
+  CHECK(link.sent() == Kinds{FrameKind::kBegin});
+  peer.connection.beat(peer.watched);
+  CHECK(link.sent().empty());  // nothing is to be told
+  const ChunkHeader message{
+      .kind = FrameKind::kData, .length = kFrame.size(), .total = kFrame.size()};
+  for (int times = 0; times < 2; ++times) link.say(message, kFrame);
+  link.turn();
+  const auto taken = peer.windows.receives.take();
+  REQUIRE(taken);
+  CHECK(taken->bytes == kFrame);
+  CHECK_FALSE(peer.windows.receives.take());
+  CHECK(link.sent().empty());
+  peer.connection.beat(peer.watched);
+  CHECK(link.sent() == Kinds{FrameKind::kConfirm});
+  peer.connection.beat(/*heartbeat=*/true);
+  CHECK(link.sent() == Kinds{FrameKind::kHeartbeat});
+}
 
-TEST_CASE("messages wait for the first link") {
+TEST_CASE("a link that breaks while this rank sends is read to its end") {
   for (const bool heals : {false, true}) {
-    LinkSession session(heals);
-    send(session);
-    CHECK(session.needs_link());
-    CHECK(session.has_kept());
-    OneEnd end;
-    session.use(*end, 0);
-    CHECK(end.sent() == kHead + 10);
-    CHECK(session.has_kept() == heals);
+    const Topology topology = place(0, 2, 2);
+    LinkPeers peers(topology, heals);
+    LinkPeer& peer = peers.of(kFarRank);
+    StreamPair ends;
+    peer.connection.attach({.rank = kFarRank, .stream = std::move(ends.here)});
+    ChunkStream far(std::move(ends.there), heals);
+    const auto say = [&](const ChunkHeader& header, std::span<const std::byte> bytes) {
+      far.begin(header, bytes);
+      REQUIRE(far.write().value() == Written::kAll);
+    };
+    say({.kind = FrameKind::kBegin, .sequence = 1}, {});
+    bool more = false;
+    REQUIRE(peer.progress(more).ok());
+    constexpr std::uint64_t kMany = 50;  // more than one turn takes
+    for (std::uint64_t i = 0; i < kMany; ++i) {
+      say({.kind = FrameKind::kData, .length = 10, .sequence = i, .message = i, .total = 10},
+          kFrame);
+    }
+    far = ChunkStream(Stream(), heals);
+    CHECK((peers.send(kFarRank, kFrame)));
+    const Status status = peer.progress(more, /*sends=*/true);
+    CHECK(status.code() == (heals ? Code::kOk : Code::kUnavailable));
+    CHECK(peer.connection.outage().has_value() == heals);
+    std::uint64_t taken = 0;
+    while (peer.windows.receives.take()) ++taken;
+    CHECK(taken == kMany);
   }
 }
 
-TEST_CASE("a link that ends without healing is the last one") {
-  LinkSession session(false);
-  OneEnd end;
-  session.use(*end, 0);
-  session.drop(*end);
-  CHECK_FALSE(session.needs_link());
-  send(session);
-  CHECK_FALSE(session.has_kept());
-}
-
-TEST_CASE("the next link carries what the peer has not received, and only that") {
-  LinkSession session(true);
-  OneEnd first;
-  session.use(*first, 0);
-  for (int i = 0; i < 5; ++i) send(session);
-  CHECK(session.confirm(2));
-  session.drop(*first);
-  CHECK(session.needs_link());
-  send(session);
-  OneEnd second;
-  session.use(*second, 4);  // it has received more than it had confirmed
-  CHECK(second.sent() == 2 * (kHead + 10));
-  CHECK(session.confirm(4));
-  CHECK(session.has_kept());
-  CHECK(session.confirm(6));
-  CHECK_FALSE(session.has_kept());
-  CHECK(session.confirm(3));  // an old link's news
-  CHECK_FALSE(session.confirm(7));
-}
-
-TEST_CASE("the end of an older link changes nothing") {
-  LinkSession session(true);
-  OneEnd first;
-  OneEnd second;
-  session.use(*first, 0);
-  session.use(*second, 0);
-  session.drop(*first);
-  CHECK(session.link() == &*second);
-}
-
-TEST_CASE("each message is taken once, and the peer is told") {
-  LinkSession session(true);
-  CHECK_FALSE(session.has_unconfirmed());
-  CHECK(session.take(0, 100));
-  CHECK_FALSE(session.take(0, 100));
-  CHECK(session.is_ahead(2));
-  CHECK(session.has_unconfirmed());
-  CHECK_FALSE(session.has_many_unconfirmed());
-  CHECK(session.take(1, 1 << 20));
-  CHECK(session.has_many_unconfirmed());
-  CHECK(session.confirmation() == 2);
-  CHECK_FALSE(session.has_unconfirmed());
-}
-
-TEST_CASE("a session that is given up keeps nothing") {
-  LinkSession session(true);
-  send(session);
-  session.give_up();
-  send(session);
-  CHECK_FALSE(session.has_kept());
-  CHECK_FALSE(session.needs_link());
+TEST_CASE("a peer that is given up is sent nothing") {
+  for (const bool heals : {false, true}) {
+    const Topology topology = place(0, 2, 2);
+    LinkPeers peers(topology, heals);
+    LinkPeer& peer = peers.of(kFarLeader);
+    CHECK_FALSE(peers.send(kFarLeader, kFrame));
+    CHECK(peer.needs_link());
+    CHECK(peer.has_kept());
+    peer.give_up();
+    CHECK_FALSE(peer.needs_link());
+    CHECK(peers.send(kFarLeader, kFrame));
+    CHECK(peer.frames.size() == 1);
+    peers.leave(Leaving::kAll);
+    CHECK(peers.all_ended());
+  }
 }
 
 /// Four hosts of two ranks: rank 0 watches 2, 4 and 6, rank 2 watches 0, and rank 3 nobody.
@@ -253,7 +323,7 @@ TEST_CASE("a failed dial is the outcome, and names its rank") {
 
 TEST_CASE("a rank that is lost before it was linked is the outcome") {
   Starting root(0);
-  CHECK(root.peers->learn({4, Loss::kDied, 5}, nullptr));
+  CHECK(root.peers->learn({4, Loss::kDied, 5}));
   const auto outcome = root.first.outcome(*root.peers);
   REQUIRE(outcome);
   CHECK(outcome->message() == "rank 0 could not connect with rank 4 (it has ended) in time");

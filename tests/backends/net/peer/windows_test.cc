@@ -1,5 +1,5 @@
 // The two halves of a link that heals, without connections: chunks get lost, come twice and late.
-#include "backends/net/data/windows.h"
+#include "backends/net/peer/windows.h"
 
 #include <doctest/doctest.h>
 
@@ -200,6 +200,48 @@ TEST_CASE("without a window messages go once, in order and as they are") {
   CHECK(receiver.received(0));
   CHECK_FALSE(receiver.received(1));
   CHECK(receiver.begin(first->header).status().code() == Code::kInternal);
+}
+
+TEST_CASE("messages without receives are taken whole and in order, whatever is their kind") {
+  for (const std::size_t window : {std::size_t{0}, kWindow}) {
+    constexpr std::size_t kMost = 3000;
+    SendWindow sender(window, 1000);
+    ReceiveWindow receiver(window, kMost);
+    CHECK(receiver.takes());
+    const auto first = make_frame(0, 0, kMost);
+    const auto second = make_frame(0, 1, 7);
+    sender.post(first);
+    sender.post(second, FrameKind::kLost);
+    sender.post_goodbye(FrameKind::kClose);
+    while (const auto chunk = sender.take()) {
+      CHECK_FALSE(receiver.take());
+      REQUIRE(arrive(receiver, copy_of(*chunk)).ok());
+      sender.written(chunk->header.sequence);
+      if (receiver.received(0) && !receiver.received(1)) CHECK(receiver.take()->bytes == first);
+      if (receiver.received(1) && !receiver.peer_left()) {
+        const auto message = receiver.take();
+        CHECK(message->kind == FrameKind::kLost);
+        CHECK(message->bytes == second);
+      }
+    }
+    CHECK(receiver.peer_left());
+    CHECK(receiver.goodbye() == FrameKind::kClose);
+    CHECK_FALSE(receiver.take());
+  }
+}
+
+TEST_CASE("messages without receives that are too long, or too early, are refused") {
+  for (const std::size_t window : {std::size_t{0}, kWindow}) {
+    ReceiveWindow receiver(window, 100);
+    const auto begin = [&](std::uint64_t message, std::size_t bytes) {
+      return receiver
+          .begin({.kind = FrameKind::kData, .length = bytes, .message = message, .total = bytes})
+          .status();
+    };
+    CHECK(begin(0, 101).code() == Code::kInternal);
+    CHECK(begin(1, 100).code() == Code::kInternal);
+    CHECK(begin(0, 100).ok());
+  }
 }
 
 TEST_CASE("a goodbye counts once all before it has arrived") {

@@ -1,4 +1,4 @@
-#include "backends/net/data/chunk_exchange.h"
+#include "backends/net/peer/chunk_exchange.h"
 
 #include <linux/sockios.h>
 #include <netinet/in.h>
@@ -24,19 +24,11 @@ iovec piece_of(std::span<const std::byte> bytes) noexcept {
 }
 
 bool is_chunk(const ChunkHeader& header, bool heals) noexcept {
-  switch (header.kind) {
-    case FrameKind::kData:
-      return !heals || header.length <= kMaxChunkBytes;
-    case FrameKind::kBegin:
-    case FrameKind::kEndWord:
-      return header.length == 0;
-    case FrameKind::kLast:
-    case FrameKind::kConfirm:
-      return heals && header.length == 0;
-    default:
-      return false;
-  }
+  if (has_message(header.kind)) return !heals || header.length <= kMaxChunkBytes;
+  return header.kind >= FrameKind::kBegin && header.kind <= FrameKind::kClose && header.length == 0;
 }
+
+Status no_chunk() { return {Code::kInternal, "sent what is no chunk"}; }
 
 }  // namespace
 
@@ -65,18 +57,22 @@ std::span<std::byte> ChunkStream::rest_of_body() noexcept {
   return body.first(in_.length).subspan(body_got_);
 }
 
-/// Reads the rest of the body and the next header at once.
+/// Reads the rest of the body, and ahead what follows. Only the beginning of a head may be there.
 Result<std::size_t> ChunkStream::receive(bool& dry) {
   const auto body = rest_of_body();
+  ahead_end_ =
+      static_cast<std::size_t>(std::ranges::copy(ahead(), ahead_.begin()).out - ahead_.begin());
+  ahead_used_ = 0;
   const bool reaches_head = body.size() <= kTurnBytes;
-  const auto head = std::span(head_in_).first(reaches_head ? head_bytes() : 0).subspan(head_got_);
+  const auto room = std::span(ahead_).subspan(reaches_head ? ahead_end_ : ahead_.size());
   const std::array<iovec, 2> pieces{piece_of(body.first(std::min(body.size(), kTurnBytes))),
-                                    piece_of(head)};
+                                    piece_of(room)};
   RONDE_ASSIGN_OR_RETURN(const std::size_t got, stream_.receive(pieces));
   dry = got < std::min(total_of(pieces), kLongRead);
+  if (got != 0) ++reads_;
   const std::size_t of_body = std::min(got, body.size());
   body_got_ += of_body;
-  head_got_ += got - of_body;
+  ahead_end_ += got - of_body;
   return got;
 }
 
@@ -87,7 +83,7 @@ Result<ChunkStream::Step> ChunkStream::read(bool& dry) {
       state_ = State::kHead;
       return Step::kChunk;
     }
-    if (state_ == State::kHead && head_got_ == head_bytes()) return end_of_head();
+    if (state_ == State::kHead && ahead().size() >= head_bytes()) return end_of_head();
     if (dry) return Step::kNothing;
     RONDE_ASSIGN_OR_RETURN(const std::size_t got, receive(dry));
     if (got == 0) return Step::kNothing;
@@ -96,17 +92,17 @@ Result<ChunkStream::Step> ChunkStream::read(bool& dry) {
 }
 
 Result<ChunkStream::Step> ChunkStream::end_of_head() {
-  const FrameHead head = decode_head(head_in_);
+  const FrameHead head = decode_head(ahead());
   in_ = {.message = head.number, .total = head.length};
   if (heals_) {
-    const auto fields = std::span<const std::byte>(head_in_).subspan(kFrameHeadBytes);
+    const auto fields = ahead().subspan(kFrameHeadBytes, kChunkFieldsBytes);
     RONDE_ASSIGN_OR_RETURN(in_, decode_wire<ChunkHeader>(fields, "chunk"));
   }
-  head_got_ = 0;
+  ahead_used_ += head_bytes();
   in_.kind = head.kind;
   in_.sequence = head.number;
   in_.length = head.length - (head_bytes() - kFrameHeadBytes);
-  if (!is_chunk(in_, heals_)) return Status(Code::kInternal, "sent what is no chunk");
+  if (!is_chunk(in_, heals_)) return no_chunk();
   state_ = State::kJudged;
   return Step::kHeader;
 }
@@ -118,6 +114,10 @@ void ChunkStream::place(std::span<std::byte> place) {
   place_ = place;
   holds_ = place.empty();
   if (holds_ && held_.size() < in_.length) held_.resize(in_.length);
+  const auto body = rest_of_body();
+  body_got_ = std::min(body.size(), ahead().size());
+  std::ranges::copy(ahead().first(body_got_), body.begin());
+  ahead_used_ += body_got_;
 }
 
 void ChunkStream::drop_place() {
@@ -188,21 +188,24 @@ Status ChunkExchange::send(bool takes, bool& more) {
 bool ChunkExchange::acknowledges() const noexcept {
   const PeerWindows& windows = args_.windows;
   const std::uint64_t unreported = windows.receives.delivered_cost() - reported_cost_;
-  return acknowledge_now_ || (windows.heals() && unreported >= windows.capacity / 4);
+  return acknowledge_now_ || heartbeat_ || (windows.heals() && unreported >= windows.capacity / 4);
 }
 
 bool ChunkExchange::begin_next(bool takes) {
   PeerWindows& windows = args_.windows;
   OutgoingChunk next;  // an acknowledgement
   const bool has_word = !words_.empty();
-  const auto chunk = takes && !has_word && may_take() ? windows.sends.take(args_.interface)
-                                                      : std::optional<OutgoingChunk>();
+  const auto chunk = takes && !has_word && !heartbeat_ && may_take()
+                         ? windows.sends.take(args_.interface)
+                         : std::optional<OutgoingChunk>();
   if (!chunk && !has_word && !acknowledges()) return false;
   if (chunk) next = *chunk;
   if (has_word) {
     next.header = {.kind = FrameKind::kEndWord,
                    .sequence = static_cast<std::uint64_t>(words_.front())};
     words_.pop_front();
+  } else if (std::exchange(heartbeat_, false)) {
+    next.header.kind = FrameKind::kHeartbeat;
   }
   reported_cost_ = windows.receives.delivered_cost();
   acknowledge_now_ = false;
@@ -232,6 +235,7 @@ Result<bool> ChunkExchange::receive(bool tends, bool& more) {
 /// The chunk waits where there is no receive that takes it.
 Status ChunkExchange::on_header() {
   const ChunkHeader& header = chunks_.incoming();
+  if (!args_.windows.receives.allows(header.kind)) return no_chunk();
   RONDE_RETURN_IF_ERROR(args_.windows.acknowledge(header));
   std::span<std::byte> place;
   if (is_numbered(header.kind)) {
@@ -246,11 +250,12 @@ Status ChunkExchange::on_header() {
 Result<bool> ChunkExchange::on_chunk() {
   const ChunkHeader& header = chunks_.incoming();
   if (header.kind == FrameKind::kEndWord) return on_word(end_word(header.sequence));
+  if (header.kind == FrameKind::kHeartbeat) heard_heartbeat_ = true;
   if (!is_numbered(header.kind)) return true;
   say(agreement_.use());
   const Status ended = args_.windows.receives.end(header, chunks_.held());
   // Another connection may have brought the goodbye before this chunk.
-  if (args_.windows.receives.peer_left()) acknowledge_now_ = true;
+  if (args_.windows.heals() && args_.windows.receives.peer_left()) acknowledge_now_ = true;
   RONDE_RETURN_IF_ERROR(ended);
   return true;
 }

@@ -1,5 +1,5 @@
 // Both ends of one connection that carries chunks.
-#include "backends/net/data/chunk_exchange.h"
+#include "backends/net/peer/chunk_exchange.h"
 
 #include <doctest/doctest.h>
 
@@ -165,6 +165,30 @@ TEST_CASE("an acknowledgement of what was not sent is an error") {
   const Status status = exchange.receive(/*tends=*/false, more).status();
   CHECK(status.code() == Code::kInternal);
   CHECK(status.message() == "acknowledged what was not sent");
+}
+
+TEST_CASE("small messages that have arrived come by one read") {
+  StreamPair ends;
+  ChunkStream out(std::move(ends.here), /*heals=*/false);
+  ChunkStream in(std::move(ends.there), /*heals=*/false);
+  const auto bytes = make_frame(0, 0, 20);
+  for (std::uint64_t number = 0; number < 3; ++number) {
+    out.begin({.kind = FrameKind::kData, .length = bytes.size(), .sequence = number}, bytes);
+    REQUIRE(out.write().value() == Written::kAll);
+  }
+  bool dry = false;
+  for (std::uint64_t number = 0; number < 3; ++number) {
+    REQUIRE(in.read(dry).value() == ChunkStream::Step::kHeader);
+    CHECK(in.incoming().sequence == number);
+    CHECK(in.has_unread());
+    in.place({});
+    REQUIRE(in.read(dry).value() == ChunkStream::Step::kChunk);
+    CHECK(std::ranges::equal(in.held(), bytes));
+  }
+  CHECK(in.read(dry).value() == ChunkStream::Step::kNothing);
+  CHECK_FALSE(in.has_unread());
+  CHECK_FALSE(in.reading());
+  CHECK(in.reads() == 1);
 }
 
 TEST_CASE("looks are needed once something was written, until the next one") {

@@ -1,5 +1,5 @@
 // How both ends of a connection agree to end it, whoever asks first.
-#include "backends/net/data/end_agreement.h"
+#include "backends/net/peer/end_agreement.h"
 
 #include <doctest/doctest.h>
 

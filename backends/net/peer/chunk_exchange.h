@@ -2,6 +2,7 @@
 // until its end.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -13,9 +14,9 @@
 
 #include "backends/net/connection/stream.h"
 #include "backends/net/connection/tcp_progress.h"
-#include "backends/net/data/end_agreement.h"
-#include "backends/net/data/windows.h"
 #include "backends/net/mesh/connection_budget.h"
+#include "backends/net/peer/end_agreement.h"
+#include "backends/net/peer/windows.h"
 #include "core/base/clock.h"
 #include "core/base/status.h"
 
@@ -60,11 +61,15 @@ class ChunkStream {
                   : std::span<const std::byte>();
   }
   /// True where a sleep in poll() would miss bytes that have arrived.
-  [[nodiscard]] bool has_unread() const noexcept { return stream_.has_unread(); }
+  [[nodiscard]] bool has_unread() const noexcept {
+    return stream_.has_unread() || awaits_place() || ahead().size() >= head_bytes();
+  }
   /// True while a header has no place for its bytes yet.
   [[nodiscard]] bool awaits_place() const noexcept { return state_ == State::kJudged; }
   /// True while a chunk has arrived in part.
-  [[nodiscard]] bool reading() const noexcept { return state_ != State::kHead || head_got_ != 0; }
+  [[nodiscard]] bool reading() const noexcept { return state_ != State::kHead || !ahead().empty(); }
+  /// Counts the reads that brought bytes.
+  [[nodiscard]] std::uint64_t reads() const noexcept { return reads_; }
   /// Drops what has arrived. True where the peer's host has all that was written.
   bool drain();
 
@@ -73,6 +78,10 @@ class ChunkStream {
 
   [[nodiscard]] std::size_t head_bytes() const noexcept {
     return heals_ ? kChunkHeaderBytes : kFrameHeadBytes;
+  }
+  /// The bytes that were read and not used yet.
+  [[nodiscard]] std::span<const std::byte> ahead() const noexcept {
+    return std::span(ahead_).subspan(ahead_used_, ahead_end_ - ahead_used_);
   }
   Result<std::size_t> receive(bool& dry);
   Result<Step> end_of_head();
@@ -89,8 +98,10 @@ class ChunkStream {
   // The chunk on its way in.
   State state_ = State::kHead;
   ChunkHeader in_;
-  ChunkHeaderBytes head_in_{};
-  std::size_t head_got_ = 0;
+  std::array<std::byte, 1024> ahead_{};  // a head and a small body come by one read
+  std::size_t ahead_used_ = 0;
+  std::size_t ahead_end_ = 0;
+  std::uint64_t reads_ = 0;
   std::span<std::byte> place_;
   std::vector<std::byte> held_;
   bool holds_ = false;
@@ -125,7 +136,7 @@ class ChunkExchange {
   Result<bool> receive(bool tends, bool& more);
   /// True where receive() reads. Without a window, messages wait in the socket for their receive.
   [[nodiscard]] bool reads(bool tends = false) const noexcept {
-    if (args_.windows.heals() || args_.windows.receives.has_posted()) return true;
+    if (args_.windows.receives.takes()) return true;
     return !chunks_.awaits_place() && (tends || agreement_.granted());
   }
   /// True where send() has something to send.
@@ -138,6 +149,17 @@ class ChunkExchange {
     const bool known = args_.shares && args_.windows.receives.has(chunks_.incoming().sequence);
     if (known) chunks_.drop_place();
   }
+
+  /// Sends a heartbeat, or without one acknowledges what has arrived.
+  void beat(bool heartbeat) noexcept {
+    heartbeat_ = heartbeat;
+    const std::uint64_t delivered = args_.windows.receives.delivered_cost();
+    if (!heartbeat && delivered != reported_cost_) acknowledge_now_ = true;
+  }
+  /// True once the peer has sent a heartbeat.
+  [[nodiscard]] bool heard_heartbeat() const noexcept { return heard_heartbeat_; }
+  /// As ChunkStream::reads.
+  [[nodiscard]] std::uint64_t signs_of_life() const noexcept { return chunks_.reads(); }
 
   /// Returns how long the peer's host has been silent.
   Duration look(TimePoint time) noexcept;
@@ -189,6 +211,8 @@ class ChunkExchange {
   bool wrote_ = false;               // since the last look
   std::uint64_t reported_cost_ = 0;  // of what the peer knows to be delivered
   bool acknowledge_now_;             // an acceptor's greeting tells
+  bool heartbeat_ = false;           // is to be sent
+  bool heard_heartbeat_ = false;
 };
 
 }  // namespace ronde::net

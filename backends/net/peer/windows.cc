@@ -1,4 +1,4 @@
-#include "backends/net/data/windows.h"
+#include "backends/net/peer/windows.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 
 namespace ronde::net {
 
-std::uint64_t SendWindow::post(std::span<const std::byte> data) {
-  messages_.push_back({.data = data});
+std::uint64_t SendWindow::post(std::span<const std::byte> data, FrameKind kind) {
+  messages_.push_back({.data = data, .kind = kind});
   return posted_++;
 }
 
@@ -34,14 +34,14 @@ std::optional<OutgoingChunk> SendWindow::take(std::size_t connection) {
 OutgoingChunk SendWindow::cut() {
   if (!messages_.empty()) return cut_message();
   goodbye_cut_ = true;
-  return {.header = {.kind = FrameKind::kLast, .sequence = next_++}, .bytes = {}};
+  return {.header = {.kind = *goodbye_, .sequence = next_++}, .bytes = {}};
 }
 
 OutgoingChunk SendWindow::cut_message() {
   Posted& front = messages_.front();
   const auto rest = front.data.subspan(front.cut);
   const auto held = keeps() ? copy_of(rest) : rest;
-  const ChunkHeader header{.kind = FrameKind::kData,
+  const ChunkHeader header{.kind = front.kind,
                            .length = held.size(),
                            .sequence = next_++,
                            .message = cut_,
@@ -123,7 +123,7 @@ std::uint64_t ReceiveWindow::delivered_below() const noexcept {
 
 Status ReceiveWindow::check(const ChunkHeader& header) const {
   const bool fits = header.offset <= header.total && header.length <= header.total - header.offset;
-  const bool new_message = header.kind != FrameKind::kData || header.message >= done_;
+  const bool new_message = !has_message(header.kind) || header.message >= done_;
   const bool in_turn = keeps() || header.sequence == received_;
   if (fits && new_message && in_turn) return {};
   return {Code::kInternal, "sent a chunk that cannot be"};
@@ -136,10 +136,30 @@ Status ReceiveWindow::check_length(const ChunkHeader& header) {
           fmt::format("sent {} bytes where {} were expected", header.total, expected)};
 }
 
+/// Without receives, messages come in order.
+Status ReceiveWindow::make_receive(const ChunkHeader& header) {
+  if (header.message != done_ + receives_.size() || header.total > unposted_) {
+    return {Code::kInternal, "sent a message that cannot be"};
+  }
+  own_.push_back({header.kind, std::vector<std::byte>(header.total)});
+  receives_.push_back({.data = own_.back().bytes, .missing = header.total});
+  return {};
+}
+
+std::optional<ReceiveWindow::Message> ReceiveWindow::take() {
+  if (own_.size() <= receives_.size()) return std::nullopt;
+  Message whole = std::move(own_.front());
+  own_.pop_front();
+  return whole;
+}
+
 Result<std::span<std::byte>> ReceiveWindow::begin(const ChunkHeader& header) {
   RONDE_RETURN_IF_ERROR(wrong_length_);
   if (keeps() && has(header.sequence)) return std::span<std::byte>();
   RONDE_RETURN_IF_ERROR(check(header));
+  if (unposted_ != 0 && has_message(header.kind) && !posted(header)) {
+    RONDE_RETURN_IF_ERROR(make_receive(header));
+  }
   if (!posted(header)) return std::span<std::byte>();
   RONDE_RETURN_IF_ERROR(check_length(header));
   return receive_of(header).data.subspan(header.offset, header.length);
@@ -148,8 +168,9 @@ Result<std::span<std::byte>> ReceiveWindow::begin(const ChunkHeader& header) {
 Status ReceiveWindow::end(const ChunkHeader& header, std::span<const std::byte> held) {
   RONDE_RETURN_IF_ERROR(wrong_length_);
   if (has(header.sequence)) return {};
-  if (header.kind == FrameKind::kLast) {
+  if (is_goodbye(header.kind)) {
     goodbye_ = header.sequence;
+    goodbye_kind_ = header.kind;
   } else if (!posted(header)) {
     RONDE_RETURN_IF_ERROR(keep(header, held));
   } else {

@@ -69,9 +69,10 @@ class SendWindow {
       : capacity_(bytes), chunk_bytes_(chunk_bytes) {}
 
   /// Returns the number of the message: the first is 0. `data` is not read once it is sent().
-  std::uint64_t post(std::span<const std::byte> data);
+  std::uint64_t post(std::span<const std::byte> data, FrameKind kind = FrameKind::kData);
   /// Ends the stream of messages with a goodbye.
-  void post_goodbye() { goodbye_posted_ = true; }
+  void post_goodbye(FrameKind kind = FrameKind::kLast) { goodbye_ = kind; }
+  [[nodiscard]] bool posted_goodbye() const noexcept { return goodbye_.has_value(); }
 
   /// True once all of the message went into a connection, one time at least.
   [[nodiscard]] bool sent(std::uint64_t number) const noexcept { return sent_ > number; }
@@ -102,11 +103,12 @@ class SendWindow {
   };
   struct Posted {
     std::span<const std::byte> data;
+    FrameKind kind{};
     std::size_t cut = 0;  // bytes that are in chunks
   };
 
   [[nodiscard]] bool keeps() const noexcept { return capacity_ != 0; }
-  [[nodiscard]] bool owes_goodbye() const noexcept { return goodbye_posted_ && !goodbye_cut_; }
+  [[nodiscard]] bool owes_goodbye() const noexcept { return goodbye_ && !goodbye_cut_; }
   [[nodiscard]] bool can_cut() const noexcept;
   [[nodiscard]] bool full() const noexcept {
     return keeps() && used_ + kept_.size() * kChunkCost >= capacity_;
@@ -126,7 +128,7 @@ class SendWindow {
   std::uint64_t cut_ = 0;        // number of the message at the front
   std::uint64_t posted_ = 0;
   std::uint64_t sent_ = 0;
-  bool goodbye_posted_ = false;
+  std::optional<FrameKind> goodbye_;
   bool goodbye_cut_ = false;
   // Numbered chunks.
   std::deque<Kept> kept_;
@@ -150,8 +152,18 @@ class SendWindow {
 /// Errors of its members: kInternal where the peer sent what cannot be.
 class ReceiveWindow {
  public:
-  /// `bytes`: of the peer's window.
-  explicit ReceiveWindow(std::size_t bytes) noexcept : capacity_(bytes) {}
+  /// `bytes`: of the peer's window. `unposted`: where not 0, messages of at most so many bytes
+  /// need no receives, and come over one connection at a time.
+  explicit ReceiveWindow(std::size_t bytes, std::size_t unposted = 0) noexcept
+      : capacity_(bytes), unposted_(unposted) {}
+
+  /// A message without a receive.
+  struct Message {
+    FrameKind kind{};
+    std::vector<std::byte> bytes;
+  };
+  /// The next one that has arrived whole.
+  std::optional<Message> take();
 
   /// Returns the number of the message: the first is 0.
   std::uint64_t post(std::span<std::byte> data);
@@ -159,7 +171,14 @@ class ReceiveWindow {
   [[nodiscard]] bool has_posted() const noexcept { return !receives_.empty(); }
 
   /// False while a chunk that begins to arrive is to wait for its receive.
-  [[nodiscard]] bool takes() const noexcept { return keeps() || has_posted(); }
+  [[nodiscard]] bool takes() const noexcept { return keeps() || has_posted() || unposted_ != 0; }
+  /// True where such a frame may come.
+  [[nodiscard]] bool allows(FrameKind kind) const noexcept {
+    const bool acknowledges = kind == FrameKind::kLast || kind == FrameKind::kConfirm;
+    const bool in_control =
+        kind == FrameKind::kLost || kind == FrameKind::kClose || kind == FrameKind::kHeartbeat;
+    return unposted_ != 0 || !(in_control || (acknowledges && !keeps()));
+  }
   /// The place for the bytes of a numbered chunk that begins to arrive. Empty: the caller holds
   /// them and gives them to end().
   Result<std::span<std::byte>> begin(const ChunkHeader& header);
@@ -177,6 +196,8 @@ class ReceiveWindow {
   [[nodiscard]] std::uint64_t delivered_cost() const noexcept { return delivered_cost_; }
   /// True once the peer has left and all that it sent has arrived.
   [[nodiscard]] bool peer_left() const noexcept { return goodbye_ < received_; }
+  /// The goodbye of a peer that has left.
+  [[nodiscard]] FrameKind goodbye() const noexcept { return goodbye_kind_; }
 
  private:
   struct Incoming {
@@ -191,11 +212,12 @@ class ReceiveWindow {
 
   [[nodiscard]] bool keeps() const noexcept { return capacity_ != 0; }
   [[nodiscard]] bool posted(const ChunkHeader& header) const noexcept {
-    return header.kind == FrameKind::kData && header.message - done_ < receives_.size();
+    return has_message(header.kind) && header.message - done_ < receives_.size();
   }
   Incoming& receive_of(const ChunkHeader& header) { return receives_[header.message - done_]; }
   Status check(const ChunkHeader& header) const;
   Status check_length(const ChunkHeader& header);
+  Status make_receive(const ChunkHeader& header);
   Status keep(const ChunkHeader& header, std::span<const std::byte> bytes);
   void note(std::uint64_t sequence);
   void deliver(const ChunkHeader& header);
@@ -203,7 +225,9 @@ class ReceiveWindow {
   void count_delivered();
 
   const std::size_t capacity_;
+  const std::size_t unposted_;
   std::deque<Incoming> receives_;  // not done; the first has the number done_
+  std::deque<Message> own_;        // the receives that were made here, and those not taken before
   std::uint64_t posted_ = 0;
   std::uint64_t done_ = 0;
   std::uint64_t received_ = 0;
@@ -213,6 +237,7 @@ class ReceiveWindow {
   std::map<std::uint64_t, std::uint64_t> uncounted_;  // cost of each, delivered beyond the others
   std::uint64_t delivered_cost_ = 0;
   std::uint64_t goodbye_ = ~std::uint64_t{0};  // its number
+  FrameKind goodbye_kind_{};
   Status wrong_length_;
 };
 
@@ -220,8 +245,9 @@ class ReceiveWindow {
 
 /// The chunks of one peer, both ways. Threads: one at a time.
 struct PeerWindows {
-  PeerWindows(std::size_t bytes, std::size_t chunk_bytes) noexcept
-      : capacity(bytes), sends(bytes, chunk_bytes), receives(bytes) {}
+  /// As SendWindow and ReceiveWindow.
+  PeerWindows(std::size_t bytes, std::size_t chunk_bytes, std::size_t unposted = 0) noexcept
+      : capacity(bytes), sends(bytes, chunk_bytes), receives(bytes, unposted) {}
 
   /// True where what was sent can be sent again.
   [[nodiscard]] bool heals() const noexcept { return capacity != 0; }
