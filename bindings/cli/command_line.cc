@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -20,6 +19,7 @@
 
 #include "bindings/cli/launch/process.h"
 #include "bindings/cli/launch/ssh.h"
+#include "core/base/join_text.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/os/folders.h"
 #include "core/base/settings/setting_names.h"
@@ -159,7 +159,7 @@ Result<Collective> parse_data_collective(std::string_view text) {
     allowed.push_back(each.name);
   }
   return Status(Code::kInvalidArgument, fmt::format("collective \"{}\" is not valid; allowed: {}",
-                                                    text, fmt::join(allowed, ", ")));
+                                                    text, join_text(allowed, ", ")));
 }
 
 Result<std::string> own_program() {
@@ -318,7 +318,7 @@ std::string line_of(const Arguments& command) {
   if (is_line(command)) return command.front();
   Arguments quoted;
   for (const std::string& word : command) quoted.push_back(shell_quoted(word));
-  return fmt::format("{}", fmt::join(quoted, " "));
+  return join_text(quoted, " ");
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // The `ronde` command: hands each subcommand to its own file.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "bindings/cli/commands.h"
 #include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/mpirun.h"
+#include "core/base/join_text.h"
 
 namespace {
 
@@ -29,7 +29,7 @@ void check_command(const CLI::App& app, const std::string& name, std::string_vie
   const std::string hint = meant.empty() ? "" : fmt::format("; perhaps \"{}\" is meant", meant);
   ronde::exit_usage(name, {ronde::Code::kInvalidArgument,
                            fmt::format("there is no command \"{}\"{}; there are: {}", word, hint,
-                                       fmt::join(names, ", "))});
+                                       ronde::join_text(names, ", "))});
 }
 
 /// Checks the command, and the command of a command: "ronde timeline report".

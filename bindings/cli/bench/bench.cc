@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "bindings/cli/commands.h"
 #include "core/base/collective.h"
 #include "core/base/dtype.h"
+#include "core/base/join_text.h"
 
 namespace ronde {
 namespace {
@@ -43,7 +43,7 @@ std::string names_with(Fact fact) {
   for (const CollectiveTraits& row : kCollectives) {
     if (fact(row)) names.push_back(row.name);
   }
-  return fmt::format("{}", fmt::join(names, ", "));
+  return join_text(names, ", ");
 }
 
 std::string footer() {
@@ -142,7 +142,7 @@ std::string leave_out_peers(const bench::Options& options, const Config& config)
     fmt::print(stderr, "ronde bench: peer {} is left out: {}\n", peer.name, peer.why);
     names.push_back(peer.name);
   }
-  return fmt::format("{}", fmt::join(names, ","));
+  return join_text(names, ",");
 }
 
 int start_workers(const bench::Options& options, const Arguments& arguments) {
