@@ -151,17 +151,6 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
-Result<Collective> parse_data_collective(std::string_view text) {
-  std::vector<std::string_view> allowed;
-  for (const CollectiveTraits& each : kCollectives) {
-    if (each.value == Collective::kJoin) continue;
-    if (each.name == text) return each.value;
-    allowed.push_back(each.name);
-  }
-  return Status(Code::kInvalidArgument, fmt::format("collective \"{}\" is not valid; allowed: {}",
-                                                    text, join_text(allowed, ", ")));
-}
-
 Result<std::string> own_program() {
   std::error_code error;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
