@@ -9,7 +9,10 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # Line tables are what a stack trace or a profile needs; the rest of the debug information costs a
 # fifth of the compiler's time.
 if(CMAKE_CXX_FLAGS_RELWITHDEBINFO STREQUAL "-O2 -g -DNDEBUG")
-  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -DNDEBUG")
+  if(RONDE_KEEP_DEBUG)
+    string(APPEND CMAKE_CXX_FLAGS_RELWITHDEBINFO " -g1")
+  endif()
 endif()
 include(GNUInstallDirs)
 # A Python process may hold other libraries with the same names: TensorFlow exports BoringSSL's, which
@@ -100,7 +103,7 @@ endif()
 # Sources of a target are compiled several at once: most of the time to compile one goes into
 # headers that the others include, too.
 set(CMAKE_UNITY_BUILD ${RONDE_UNITY})
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 20)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 60)
 if(RONDE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Takes a class that one source defines for itself for one of a header.
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)

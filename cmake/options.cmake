@@ -13,7 +13,7 @@ option(RONDE_BUILD_PYTHON "Build the Python extension module" ON)
 option(RONDE_BUILD_CLI "Build the ronde command" ON)
 option(RONDE_BUILD_FUZZERS "Build the libFuzzer targets (clang), and all code for them" OFF)
 option(RONDE_UNITY "Compile several sources at once, which takes less time" ON)
-option(RONDE_KEEP_DEBUG "Keep debug information in the Python package" OFF)
+option(RONDE_KEEP_DEBUG "Line tables, for stack traces and profiles" ON)
 option(RONDE_WERROR "Treat warnings as errors" OFF)
 option(RONDE_THREAD_SAFETY "Check the annotations of locks, as errors (clang)" OFF)
 set(RONDE_MPICH_ROOT "" CACHE PATH

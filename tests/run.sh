@@ -38,7 +38,7 @@ if [ -n "$gpu" ] && ! nvidia-smi -L >/dev/null 2>&1; then
   echo "no GPU here: nvidia-smi lists none, so nothing was run" >&2
   exit 2
 fi
-# Warnings are errors here, as in the presets: the two builds then share every object.
+# Warnings are errors, and there are no line tables, in both builds: they then share every object.
 export SKBUILD_CMAKE_DEFINE=RONDE_WERROR=ON
 ( set -e; set_up tests )
 case $? in 0) ;; 2) exit 2 ;; *) die "the set-up failed" ;; esac
@@ -55,7 +55,7 @@ run_ctest() {
 
 run_cpp() {
   say "Building the C++ tests (build/release)"
-  cmake --preset release -DRONDE_BUILD_PYTHON=OFF >"$results/configure.log" 2>&1 ||
+  cmake --preset release -DRONDE_BUILD_PYTHON=OFF -DRONDE_KEEP_DEBUG=OFF >"$results/configure.log" 2>&1 ||
     { cat "$results/configure.log" >&2; return 1; }
   cmake --build --preset release || return 1
   say "Running the C++ tests"
@@ -91,7 +91,7 @@ run_python() {
 }
 
 if [ -n "$gpu" ]; then
-  cmake --preset release -DRONDE_BUILD_PYTHON=OFF -DRONDE_WITH_CUDA=ON &&
+  cmake --preset release -DRONDE_BUILD_PYTHON=OFF -DRONDE_KEEP_DEBUG=OFF -DRONDE_WITH_CUDA=ON &&
     cmake --build --preset release --target gpu_suite || exit 1
   "$venv/bin/python" tests/gpu/run.py
   exit

@@ -1,11 +1,11 @@
 #include "timeline/dump.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "core/base/join_text.h"
 #include "core/base/json.h"
 
 namespace ronde {
@@ -83,7 +83,7 @@ std::string first_of(std::vector<std::string> operations) {
     operations.resize(kShownPending);
     operations.push_back(fmt::format("and {} more", count - kShownPending));
   }
-  return fmt::format("{}", fmt::join(operations, "; "));
+  return join_text(operations, "; ");
 }
 
 const char* phase_of(const DumpOperation& operation) {

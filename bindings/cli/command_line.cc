@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -20,6 +19,7 @@
 
 #include "bindings/cli/launch/process.h"
 #include "bindings/cli/launch/ssh.h"
+#include "core/base/join_text.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/os/folders.h"
 #include "core/base/settings/setting_names.h"
@@ -149,17 +149,6 @@ std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   return names;
-}
-
-Result<Collective> parse_data_collective(std::string_view text) {
-  std::vector<std::string_view> allowed;
-  for (const CollectiveTraits& each : kCollectives) {
-    if (each.value == Collective::kJoin) continue;
-    if (each.name == text) return each.value;
-    allowed.push_back(each.name);
-  }
-  return Status(Code::kInvalidArgument, fmt::format("collective \"{}\" is not valid; allowed: {}",
-                                                    text, fmt::join(allowed, ", ")));
 }
 
 Result<std::string> own_program() {
@@ -318,7 +307,7 @@ std::string line_of(const Arguments& command) {
   if (is_line(command)) return command.front();
   Arguments quoted;
   for (const std::string& word : command) quoted.push_back(shell_quoted(word));
-  return fmt::format("{}", fmt::join(quoted, " "));
+  return join_text(quoted, " ");
 }
 
 }  // namespace

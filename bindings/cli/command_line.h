@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/collective.h"
 #include "core/base/status.h"
 
 namespace CLI {
@@ -37,10 +36,6 @@ std::string meant_options(const CLI::App& app);
 
 /// The names of the app's subcommands, in order.
 std::vector<std::string> command_names(const CLI::App& app);
-
-/// The collective of this name that has data to move or ranks to wait for: all but join.
-/// Errors: kInvalidArgument naming the value and what is allowed.
-Result<Collective> parse_data_collective(std::string_view text);
 
 /// Accepts a whole number between `least` and `most`.
 CLI::Validator whole_number(int least, int most);

@@ -52,6 +52,10 @@ struct RunRequest {
   Arguments command;        ///< Not an option: see take_command().
 };
 
+/// Runs the command that `arguments` ask for; `program` is the name of this one. Returns the exit
+/// status.
+int run_command_line(const char* program, const Arguments& arguments);
+
 /// Adds the subcommand. Its callback ends by throwing CLI::RuntimeError with the job's exit status.
 CLI::App* add_run_command(CLI::App& app, std::shared_ptr<RunRequest> request);
 

@@ -13,6 +13,7 @@
 
 #include "backends/builtin.h"
 #include "backends/net/factory.h"
+#include "bindings/cli/bench/options.h"
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
 #include "bindings/cli/doctor.h"
@@ -278,7 +279,8 @@ struct SelectionQuestion {
 
 Result<SelectionQuestion> parse_question(const std::string& text) {
   const std::size_t comma = text.find(',');
-  RONDE_ASSIGN_OR_RETURN(const Collective kind, parse_data_collective(text.substr(0, comma)));
+  RONDE_ASSIGN_OR_RETURN(const Collective kind,
+                         bench::parse_data_collective(text.substr(0, comma)));
   std::size_t bytes = 0;
   const std::string size = comma == std::string::npos ? "" : text.substr(comma + 1);
   constexpr std::size_t kMost = std::size_t{1} << 50;  // CLI11 caps larger numbers, and takes "-5"

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +13,7 @@
 #include "bindings/runtime/diagnosis/rank_query.h"
 #include "bindings/runtime/diagnosis/service.h"
 #include "bindings/runtime/diagnosis/stacks.h"
+#include "core/base/join_text.h"
 #include "core/base/json.h"
 #include "core/base/thread_name.h"
 #include "timeline/dump.h"
@@ -151,7 +151,7 @@ void append_threads(std::string& text, const Dump& dump) {
     text += fmt::format("  thread {} \"{}\": {}\n", thread.tid, thread.name, thread.state);
     for (const std::string& function : functions) text += fmt::format("      {}\n", function);
   }
-  if (!idle.empty()) text += fmt::format("  idle threads: {}\n", fmt::join(idle, ", "));
+  if (!idle.empty()) text += fmt::format("  idle threads: {}\n", join_text(idle, ", "));
 }
 
 void append_script(std::string& text, const Dump& dump) {

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +14,7 @@
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
 #include "bindings/cli/launch/this_host.h"
+#include "core/base/join_text.h"
 #include "core/base/os/folders.h"
 #include "core/base/settings/horovod_names.h"
 
@@ -190,7 +190,7 @@ std::string chosen_interface(const std::vector<std::string>& lists) {
   note(fmt::format(
       "--network-interfaces {}: horovodrun uses the first that this host has: {}; ronde run "
       "--network-interface spreads data over several",
-      fmt::join(names, ","), chosen));
+      join_text(names, ","), chosen));
   return chosen;
 }
 

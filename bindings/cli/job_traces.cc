@@ -1,13 +1,13 @@
 #include "bindings/cli/job_traces.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <set>
 #include <system_error>
 
 #include "bindings/cli/launch/this_host.h"
+#include "core/base/join_text.h"
 #include "core/base/os/folders.h"
 #include "timeline/recording/trace_paths.h"
 
@@ -84,7 +84,7 @@ bool merge_job_traces(const std::string& timeline, int ranks) {
   if (!missing.empty()) {
     const bool one = missing.size() == 1;
     fmt::print(stderr, "ronde run: {} {} left no timeline on this host\n", one ? "rank" : "ranks",
-               fmt::join(missing, ", "));
+               join_text(missing, ", "));
   }
   return merge_into(timeline, traces,
                     fmt::format("{} ranks", ranks - static_cast<int>(missing.size())));

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -17,6 +16,7 @@
 #include "bindings/cli/command_line.h"
 #include "bindings/cli/commands.h"
 #include "bindings/cli/job_traces.h"
+#include "core/base/join_text.h"
 #include "core/base/os/folders.h"
 #include "timeline/merging/merge.h"
 #include "timeline/recording/trace_paths.h"
@@ -240,7 +240,7 @@ int shown_epoch(const report::LoadedJob& job, int asked) {
   std::vector<int> known;
   for (const auto& [number, trace] : job.epochs) known.push_back(number);
   const std::string allowed =
-      job.elastic() ? fmt::format("{}", fmt::join(known, ", ")) : "none, as the job is not elastic";
+      job.elastic() ? join_text(known, ", ") : "none, as the job is not elastic";
   exit_usage(kReport, {Code::kInvalidArgument, fmt::format("--epoch {}: there is no such epoch in "
                                                            "the traces; allowed: {}",
                                                            asked, allowed)});

@@ -1,7 +1,6 @@
 #include "bindings/cpp/elastic_copies.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +8,7 @@
 
 #include "bindings/cpp/internal.h"
 #include "core/base/bytes.h"
+#include "core/base/join_text.h"
 
 namespace ronde::elastic {
 namespace {
@@ -48,7 +48,7 @@ void Copies::add(Part part) {
     throw InvalidArgument(fmt::format("\"{}\" is in the state already", part.name));
   }
   layout_ += fmt::format("{} {} {} {}\n", part.name, to_string(part.tensor.dtype),
-                         fmt::join(part.tensor.shape, "x"), static_cast<int>(part.owner));
+                         join_text(part.tensor.shape, "x"), static_cast<int>(part.owner));
   parts_.push_back(std::move(part));
 }
 

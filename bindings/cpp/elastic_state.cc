@@ -1,7 +1,6 @@
 #include "bindings/cpp/elastic_state.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +8,7 @@
 
 #include "bindings/cpp/internal.h"
 #include "core/base/bytes.h"
+#include "core/base/join_text.h"
 #include "core/base/log.h"
 
 namespace ronde::elastic {
@@ -238,7 +238,7 @@ void State::Impl::report_lost(const std::vector<WorkerId>& lost) const {
   const char* const hint = partners_.hands_over() ? "" : "; set_redundancy() keeps copies";
   log_line(LogLevel::kWarning,
            fmt::format("own parts are lost of worker{} {}{}", lost.size() == 1 ? "" : "s",
-                       fmt::join(lost, ", "), hint));
+                       join_text(lost, ", "), hint));
 }
 
 void State::Impl::call_back() const {

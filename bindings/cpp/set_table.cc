@@ -1,13 +1,13 @@
 #include "bindings/cpp/set_table.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
 #include "bindings/runtime/groups/process_sets.h"
+#include "core/base/join_text.h"
 
 namespace ronde::elastic {
 namespace {
@@ -33,7 +33,7 @@ Result<SetId> SetTable::id_of(SetId number) const {
   if (!found->second.lost) return found->second.id;
   return Status(Code::kInvalidArgument,
                 fmt::format("process set {} was made of the workers {}, not all of which are left",
-                            number, fmt::join(found->second.workers, ", ")));
+                            number, join_text(found->second.workers, ", ")));
 }
 
 std::optional<SetId> SetTable::claim(const Workers& workers) {

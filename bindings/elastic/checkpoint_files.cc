@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <openssl/evp.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -22,6 +21,7 @@
 #include <system_error>
 
 #include "core/base/bytes.h"
+#include "core/base/join_text.h"
 #include "core/base/json.h"
 #include "core/base/os/file_descriptor.h"
 
@@ -59,7 +59,9 @@ class Digest {
     std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
     unsigned size = 0;
     EVP_DigestFinal_ex(context_.get(), bytes.data(), &size);
-    return fmt::format("{:02x}", fmt::join(bytes.begin(), bytes.begin() + size, ""));
+    std::string text;
+    for (unsigned i = 0; i < size; ++i) text += fmt::format("{:02x}", bytes[i]);
+    return text;
   }
 
  private:
@@ -486,7 +488,7 @@ void CheckpointFiles::remove_older(std::int64_t step) {
   note(fmt::format(
       "checkpoints of later steps than {} are there: {}. A job that starts again goes on from the "
       "newest of them",
-      step, fmt::join(later, ", ")));
+      step, join_text(later, ", ")));
 }
 
 }  // namespace ronde::elastic

@@ -1,13 +1,14 @@
 #include "bindings/elastic/commit_store.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
 #include <functional>
 #include <utility>
+
+#include "core/base/join_text.h"
 
 namespace ronde::elastic {
 namespace {
@@ -180,7 +181,7 @@ Result<std::vector<StoredSegment>> CommitStore::read(std::uint64_t step) {
                                   [&](const Copy& copy) { return copy.step() == step; });
   if (found == copies_.end()) {
     return Status(Code::kInvalidArgument, fmt::format("there is no copy of step {}; there is: {}",
-                                                      step, fmt::join(steps(), ", ")));
+                                                      step, join_text(steps(), ", ")));
   }
   for (const Copy& copy : copies_) {
     if (copy.step() > step) copy.set_word(0);

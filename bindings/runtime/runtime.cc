@@ -61,7 +61,7 @@ void install_log_sink(LogLevel level, const std::string& name) {
   logger->set_level(spdlog::level::trace);
   logger->flush_on(spdlog::level::trace);
   set_log(level, [logger](LogLevel of, std::string_view line) {
-    logger->log(static_cast<spdlog::level::level_enum>(of), "{}", line);
+    logger->log(static_cast<spdlog::level::level_enum>(of), line);
   });
 }
 

@@ -1,7 +1,6 @@
 #include "bindings/runtime/submission_preparer.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/join_text.h"
 #include "core/base/log.h"
 #include "core/protocol/request.h"
 #include "ops/compression/spec.h"
@@ -107,7 +107,7 @@ Result<MemoryUse> SubmissionPreparer::use_of(const Request& request, SetId set) 
   RONDE_ASSIGN_OR_RETURN(const SetId number, sets_.number(set));
   return Status(Code::kInvalidArgument,
                 fmt::format("root rank {} is not in process set {}; allowed: {}", request.root,
-                            number, fmt::join(members, ", ")));
+                            number, join_text(members, ", ")));
 }
 
 Status SubmissionPreparer::settle_compression(Request& request, SetId set) const {

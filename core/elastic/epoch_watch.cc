@@ -1,9 +1,11 @@
 #include "core/elastic/epoch_watch.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
+
+#include "core/base/join_text.h"
 
 namespace ronde::elastic {
 namespace {
@@ -14,11 +16,10 @@ constexpr std::size_t kMostNamed = 8;
 std::string names_of(const std::vector<WorkerId>& workers) {
   if (workers.size() == 1) return fmt::format("worker {}", workers.front());
   const std::size_t named = std::min(workers.size() - 1, kMostNamed);
-  const auto rest = workers.begin() + static_cast<std::ptrdiff_t>(named);
   const std::string last = workers.size() - named == 1
                                ? fmt::format("{}", workers.back())
                                : fmt::format("{} more", workers.size() - named);
-  return fmt::format("workers {} and {}", fmt::join(workers.begin(), rest, ", "), last);
+  return fmt::format("workers {} and {}", join_text(std::span(workers).first(named), ", "), last);
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
 #include "core/engine/engine.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
 #include <utility>
 
+#include "core/base/join_text.h"
 #include "core/base/log.h"
 
 namespace ronde {
@@ -176,7 +176,7 @@ std::string Engine::name_missing(const ExchangeId& id) {
   options.heeds_earlier_interrupts = false;
   const auto all = [&] { return exchange_.missing(id, true).has_value(); };
   if (!driver_.wait_until(all, options).ok()) log(LogLevel::kDebug, "not all ranks have answered");
-  return fmt::format("{}", fmt::join(*exchange_.missing(id, false), ", "));
+  return join_text(*exchange_.missing(id, false), ", ");
 }
 
 void Engine::leave(TimePoint deadline, std::string why) {

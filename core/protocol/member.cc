@@ -1,13 +1,14 @@
 #include "core/protocol/member.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
 #include <iterator>
 #include <optional>
 #include <utility>
+
+#include "core/base/join_text.h"
 
 namespace ronde {
 namespace {
@@ -85,7 +86,7 @@ std::vector<std::string> Member::describe_pending() const {
     const std::vector<int> missing = subtree_.lacking(key);
     if (missing.empty()) return;
     lines.back() +=
-        fmt::format(": not yet heard from or through ranks {}", fmt::join(missing, ", "));
+        fmt::format(": not yet heard from or through ranks {}", join_text(missing, ", "));
   });
   return lines;
 }

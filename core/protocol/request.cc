@@ -2,16 +2,17 @@
 #include "core/protocol/request.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/base/join_text.h"
 #include "core/protocol/wire.h"
 
 namespace ronde {
@@ -26,7 +27,7 @@ std::string dtypes_of(ReduceOp op) {
   for (const DTypeTraits& row : kDTypes) {
     if (is_defined(op, row.value)) names.push_back(row.name);
   }
-  return fmt::format("{} and {}", fmt::join(names.begin(), std::prev(names.end()), ", "),
+  return fmt::format("{} and {}", join_text(std::span(names).first(names.size() - 1), ", "),
                      names.back());
 }
 
@@ -36,7 +37,7 @@ std::string collectives_of(ReduceOp op) {
   for (const CollectiveTraits& row : kCollectives) {
     if (row.reduces && is_defined(op, row.value)) names.push_back(row.name);
   }
-  return fmt::format("{}", fmt::join(names, ", "));
+  return join_text(names, ", ");
 }
 
 constexpr std::size_t kShownNameBytes = 64;

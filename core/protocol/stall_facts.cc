@@ -1,10 +1,11 @@
 #include "core/protocol/stall_facts.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
+
+#include "core/base/join_text.h"
 
 namespace ronde {
 namespace {
@@ -91,7 +92,7 @@ std::string cycle_remedy(const std::vector<const StallFact*>& cycle,
 std::string stall_text(const StallFact& fact) {
   return fmt::format("{} has waited {} s for rank{} {}",
                      label(static_cast<Collective>(fact.kind), fact.key), fact.waited_ms / 1000,
-                     fact.missing.size() == 1 ? "" : "s", fmt::join(fact.missing, ", "));
+                     fact.missing.size() == 1 ? "" : "s", join_text(fact.missing, ", "));
 }
 
 std::vector<const StallFact*> endless(const std::vector<StallFact>& facts) {
@@ -115,7 +116,7 @@ std::string cycle_text(const StallFact& fact, const std::vector<const StallFact*
             [](const BlockedRank* a, const BlockedRank* b) { return a->rank < b->rank; });
   std::vector<std::string> sites(path.size());
   std::transform(path.begin(), path.end(), sites.begin(), where);
-  return fmt::format("{} wait for each other: {}", fmt::join(sites, " and "),
+  return fmt::format("{} wait for each other: {}", join_text(sites, " and "),
                      cycle_remedy(cycle, waiting));
 }
 
@@ -125,7 +126,7 @@ std::string fewer_batches_text(std::span<const int> ranks, std::string_view othe
       "rank{} {} probably {} fewer batches than the others (uneven data, or an early stop){}{}. "
       "Give all ranks as many batches: by DistributedSampler, ElasticSampler, drop_last or "
       "steps_per_epoch. Or have each rank call join() after its last batch",
-      one ? "" : "s", fmt::join(ranks, ", "), one ? "has" : "have",
+      one ? "" : "s", join_text(ranks, ", "), one ? "has" : "have",
       otherwise.empty() ? "" : ", or ", otherwise);
 }
 

@@ -6,6 +6,8 @@
 #include <utility>
 #include <variant>
 
+#include "core/base/join_text.h"
+
 namespace ronde {
 namespace {
 
@@ -88,9 +90,9 @@ std::vector<SharedParameter> shared_parameters() {
 std::string defaults_of(const SharedParameter& shared) {
   std::vector<std::string> texts;
   for (const auto& [value, codecs] : shared.codecs) {
-    texts.push_back(fmt::format("{} ({})", value, fmt::join(codecs, ", ")));
+    texts.push_back(fmt::format("{} ({})", value, join_text(codecs, ", ")));
   }
-  return fmt::format("{}", fmt::join(texts, ", "));
+  return join_text(texts, ", ");
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <span>
 
+#include "core/base/join_text.h"
+
 namespace ronde {
 namespace {
 
@@ -71,9 +73,7 @@ std::string describe(const RealNumbers& values) {
   return text + fmt::format("{} {}", values.without_most ? " to below" : ", up to", values.most);
 }
 
-std::string describe(const Words& values) {
-  return fmt::format("{}", fmt::join(words_of(values), ", "));
-}
+std::string describe(const Words& values) { return join_text(words_of(values), ", "); }
 
 }  // namespace
 

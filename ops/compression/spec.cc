@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "core/base/join_text.h"
 #include "ops/compression/registry.h"
 
 namespace ronde {
@@ -21,7 +22,7 @@ template <typename Elements, typename Member>
 std::string list_of(const Elements& elements, Member member) {
   std::vector<std::string_view> texts;
   for (const auto& one : elements) texts.push_back(std::invoke(member, one));
-  return fmt::format("{}", fmt::join(texts, ", "));
+  return join_text(texts, ", ");
 }
 
 /// The text in front of a separator; takes both from `text`.
@@ -97,7 +98,7 @@ std::string to_string(const CompressionSpec& spec) {
     }
   }
   return fmt::format("{}{}{}", row.name, assignments.empty() ? "" : ":",
-                     fmt::join(assignments, ","));
+                     join_text(assignments, ","));
 }
 
 std::string since_load(const CompressionSpec& spec, std::uint64_t load) {

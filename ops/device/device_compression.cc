@@ -9,7 +9,7 @@ namespace ronde {
 namespace {
 
 // A slice's frames are in memory several times over.
-constexpr std::size_t kSliceElements = std::size_t{1} << 24;
+constexpr std::size_t kDeviceSliceElements = std::size_t{1} << 24;
 
 /// A collective of frames.
 Work work_of(Collective kind, const Segment& segment) {
@@ -48,7 +48,7 @@ Status DeviceCompression::run(const Work& work, CompressedWork& compression, Com
       .context = context,
       .code = {*codec_row(spec.kind).device_format, spec.stochastic, compression.codec().block()},
       .pieces = pieces_of(work)};
-  bundle.slices = partition(bundle.pieces, compression, ranks_, kSliceElements);
+  bundle.slices = partition(bundle.pieces, compression, ranks_, kDeviceSliceElements);
   RONDE_RETURN_IF_ERROR(residuals_.find(compression.tensors(), context));
   RONDE_RETURN_IF_ERROR(lay_out(bundle));
   for (const Slice& slice : bundle.slices) {

@@ -1,11 +1,11 @@
 #include "ops/selection/selector.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 
+#include "core/base/join_text.h"
 #include "ops/algorithms.h"
 
 namespace ronde {
@@ -143,7 +143,7 @@ Status check_algorithm(std::string_view algorithm) {
   const std::vector<std::string_view> allowed = allowed_names();
   if (std::find(allowed.begin(), allowed.end(), algorithm) != allowed.end()) return {};
   return {Code::kInvalidArgument, fmt::format("algorithm '{}' is not known; allowed: {}", algorithm,
-                                              fmt::join(allowed, ", "))};
+                                              join_text(allowed, ", "))};
 }
 
 Result<const Algorithm*> select_algorithm(Collective kind, std::size_t bytes, int ranks,

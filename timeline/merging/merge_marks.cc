@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -119,10 +118,10 @@ void Arrivals::take(const report::TraceEvent& event, std::int64_t time_ns, Trace
   const std::int64_t first = firsts_[epoch_].row;
   name_ = fmt::format("{} {} ready", epoch_ > 0 ? "worker" : "rank", event.pid);
   text_.clear();
-  fmt::format_to(std::back_inserter(text_),
-                 "{{\"ph\":\"i\",\"pid\":{},\"tid\":{},\"ts\":0,\"name\":\"{}\",\"s\":\"t\","
-                 "\"args\":{{\"arrived\":{}}}}}",
-                 first, track->second, name_, event.pid);
+  text_ += fmt::format(
+      "{{\"ph\":\"i\",\"pid\":{},\"tid\":{},\"ts\":0,\"name\":\"{}\",\"s\":\"t\","
+      "\"args\":{{\"arrived\":{}}}}}",
+      first, track->second, name_, event.pid);
   report::TraceEvent mark;
   mark.phase = 'i';
   mark.pid = first;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
 #include <string_view>
 
 #include "timeline/recording/trace_format.h"
@@ -15,9 +14,8 @@ constexpr std::string_view kStep = "step";
 
 void append_span(std::string& out, std::string_view category, std::string_view name,
                  const report::TraceEvent& event, std::int64_t start_ns, std::int64_t end_ns) {
-  fmt::format_to(std::back_inserter(out),
-                 "{{\"ph\":\"X\",\"cat\":\"{}\",\"name\":{},\"pid\":{},\"tid\":{},\"ts\":",
-                 category, name, event.pid, event.tid);
+  out += fmt::format("{{\"ph\":\"X\",\"cat\":\"{}\",\"name\":{},\"pid\":{},\"tid\":{},\"ts\":",
+                     category, name, event.pid, event.tid);
   append_micros(out, start_ns);
   out += ",\"dur\":";
   append_micros(out, end_ns - start_ns);
@@ -65,7 +63,7 @@ void ProfilerOutput::end_span(const MergedEvent& end) {
   EventArgs::fields(end.event, ArgsWriter(span.args, quoted_));
   line_.clear();
   append_span(line_, "cpu_op", span.name, end.event, span.start_ns, end.time_ns);
-  fmt::format_to(std::back_inserter(line_), ",\"args\":{{{}}}}}", span.args);
+  line_ += fmt::format(",\"args\":{{{}}}}}", span.args);
   write_line();
 }
 

@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <iterator>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -105,10 +104,10 @@ std::optional<std::string_view> time_text(std::string_view text) {
 
 /// One end of an arrow, bound to the span that the event begins.
 void append_end(std::string& out, char phase, std::uint64_t arrow, const MergedEvent& begin) {
-  fmt::format_to(std::back_inserter(out),
-                 ",\n{{\"ph\":\"{}\",\"bp\":\"e\",\"cat\":\"ronde\",\"name\":\"{}\",\"id\":{},"
-                 "\"pid\":{},\"tid\":{},\"ts\":",
-                 phase, kFlowName, arrow, begin.event.pid, begin.event.tid);
+  out += fmt::format(
+      ",\n{{\"ph\":\"{}\",\"bp\":\"e\",\"cat\":\"ronde\",\"name\":\"{}\",\"id\":{},"
+      "\"pid\":{},\"tid\":{},\"ts\":",
+      phase, kFlowName, arrow, begin.event.pid, begin.event.tid);
   append_micros(out, begin.time_ns + 1);
   out += '}';
 }

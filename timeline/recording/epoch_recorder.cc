@@ -1,12 +1,12 @@
 #include "timeline/recording/epoch_recorder.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <array>
 #include <utility>
 
+#include "core/base/join_text.h"
 #include "core/base/log.h"
 #include "core/ports/event_sink.h"
 #include "timeline/recording/trace_format.h"
@@ -82,7 +82,7 @@ void EpochRecorder::end_span() {
 
 void EpochRecorder::begin_epoch(const EpochFacts& epoch) {
   end_span();
-  const std::string workers = fmt::format("{}", fmt::join(epoch.workers, ","));
+  const std::string workers = join_text(epoch.workers, ",");
   write('B', kEpochs,
         named(fmt::format("{} {}", kEpochSpan, epoch.number),
               {.epoch = epoch.number, .workers = workers, .why = epoch.why}));

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <iterator>
 
 #include "core/base/json.h"
 
@@ -79,7 +78,7 @@ void ArgsWriter::operator()(std::string_view name, const std::optional<Collectiv
 
 void ArgsWriter::value(double value) {
   begin("value");
-  members_ += std::isfinite(value) ? fmt::to_string(value) : "null";
+  members_ += std::isfinite(value) ? fmt::format("{}", value) : "null";
 }
 
 TraceFormatter::Track& TraceFormatter::track_of(std::string& out, std::string_view name) {
@@ -92,10 +91,10 @@ TraceFormatter::Track& TraceFormatter::track_of(std::string& out, std::string_vi
 
 void TraceFormatter::append_name(std::string& out, const Track& track,
                                  std::string_view name) const {
-  fmt::format_to(std::back_inserter(out),
-                 ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{},\"tid\":{},\"args\":{{"
-                 "\"name\":{}}}}}",
-                 row_, track.id, json_text(name));
+  out += fmt::format(
+      ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{},\"tid\":{},\"args\":{{"
+      "\"name\":{}}}}}",
+      row_, track.id, json_text(name));
 }
 
 void TraceFormatter::append_tracks(std::string& out) const {
@@ -169,8 +168,7 @@ void TraceFormatter::append_dropped(std::string& out, std::uint64_t dropped,
 
 void TraceFormatter::append_mark(std::string& out, std::string_view text, std::int64_t time_ns,
                                  std::string_view args) const {
-  fmt::format_to(
-      std::back_inserter(out),
+  out += fmt::format(
       ",\n{{\"ph\":\"i\",\"pid\":{},\"tid\":0,\"ts\":{:.3f},\"name\":\"{}\",\"s\":\"p\"{}}}", row_,
       static_cast<double>(time_ns - start_ns_) / 1000, text, args);
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -295,25 +294,24 @@ Diff compare(const Run& before, const Run& after) {
 std::string text_of(const Diff& diff) {
   std::string out = verdict_of(diff);
   for (const std::string& note : diff.notes) wrap(out, "Note: " + note, 6);
-  const auto line = std::back_inserter(out);
-  fmt::format_to(line, "\n  {:<18} {:>10} {:>10} {:>11}  {}\n", "median per step", "before",
-                 "after", "change", "chance of that");
+  out += fmt::format("\n  {:<18} {:>10} {:>10} {:>11}  {}\n", "median per step", "before", "after",
+                     "change", "chance of that");
   const auto row = [&](const Difference& change) {
-    fmt::format_to(line, "  {:<18} {:>10} {:>10} {:>11}  {}{}\n", change.what,
-                   human_time(change.before_ns), human_time(change.after_ns),
-                   signed_time(change.after_ns - change.before_ns), chance(change.p),
-                   change.counts(diff.step.before_ns) ? "  *" : "");
+    out += fmt::format("  {:<18} {:>10} {:>10} {:>11}  {}{}\n", change.what,
+                       human_time(change.before_ns), human_time(change.after_ns),
+                       signed_time(change.after_ns - change.before_ns), chance(change.p),
+                       change.counts(diff.step.before_ns) ? "  *" : "");
   };
   row(diff.step);
   for (const Difference& part : diff.parts) row(part);
   out += "  * more than chance (p < 0.01) and more than 1 % of a step\n";
   if (diff.tensors.empty()) return out;
-  fmt::format_to(line, "\n  {:>10} {:>10} {:>11}  {}\n", "before", "after", "change",
-                 "tensor, mean from submission to end");
+  out += fmt::format("\n  {:>10} {:>10} {:>11}  {}\n", "before", "after", "change",
+                     "tensor, mean from submission to end");
   for (const TensorChange& change : diff.tensors) {
-    fmt::format_to(line, "  {:>10} {:>10} {:>11}  {}\n", human_time(change.before_ns),
-                   human_time(change.after_ns), signed_time(change.after_ns - change.before_ns),
-                   change.name);
+    out += fmt::format("  {:>10} {:>10} {:>11}  {}\n", human_time(change.before_ns),
+                       human_time(change.after_ns), signed_time(change.after_ns - change.before_ns),
+                       change.name);
   }
   return out;
 }

@@ -1,12 +1,12 @@
 #include "timeline/report/epoch_loader.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "core/base/join_text.h"
 #include "core/ports/executor.h"
 #include "timeline/reading/job_clock.h"
 
@@ -76,7 +76,7 @@ void EpochLoader::take_notes() {
   if (!missing.empty()) {
     job_.notes.push_back(
         fmt::format("No trace of rank {} was given: who waited for it is not known.",
-                    fmt::join(missing, ", ")));
+                    join_text(missing, ", ")));
   }
   for (auto& [number, rank] : ranks_) {
     rank.loader->finish();

@@ -1,9 +1,8 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
 
+#include "core/base/join_text.h"
 #include "timeline/recording/epoch_recorder.h"
 #include "timeline/report/job_history.h"
 #include "timeline/report/summary.h"
@@ -23,7 +22,7 @@ std::string plural(std::size_t count, const char* one, const char* many) {
 
 std::string joiners_text(const std::vector<int>& joined) {
   if (joined.size() > kMostJoiners) return fmt::format("{} workers joined", joined.size());
-  return fmt::format("worker{} {} joined", joined.size() == 1 ? "" : "s", fmt::join(joined, ", "));
+  return fmt::format("worker{} {} joined", joined.size() == 1 ? "" : "s", join_text(joined, ", "));
 }
 
 bool is(const WorkerChange& change, WorkerEvent event) { return change.event == to_string(event); }
@@ -39,8 +38,8 @@ void add_losses(std::vector<std::string>& losses, const Epoch& epoch, Text text)
 
 void append_row(std::string& out, const Epoch& epoch, const Epoch* before, std::int64_t zero_ns) {
   const std::string cause = cause_of(epoch, before);
-  fmt::format_to(std::back_inserter(out), "  {:>5} {:>10} {:>10} {:>6}  ", epoch.number,
-                 shown(epoch.begin_ns - zero_ns), shown(epoch.duration_ns()), epoch.workers.size());
+  out += fmt::format("  {:>5} {:>10} {:>10} {:>6}  ", epoch.number, shown(epoch.begin_ns - zero_ns),
+                     shown(epoch.duration_ns()), epoch.workers.size());
   wrap(out, cause, 36);
 }
 
@@ -55,7 +54,7 @@ std::string parts_text(const Transition& transition) {
   add(transition.wait_ns, "waiting for the next");
   add(transition.connect_ns, "to connect");
   add(transition.first_ns, "to the end of the first operation");
-  return fmt::format("{}", fmt::join(parts, ", "));
+  return join_text(parts, ", ");
 }
 
 /// " (3 steps)"; empty if no steps are marked.
@@ -144,7 +143,7 @@ std::string cause_of(const Epoch& epoch, const Epoch* before) {
   if (causes.empty() && before != nullptr) causes = absences_of(epoch, *before);
   if (!epoch.joined.empty()) causes.push_back(joiners_text(epoch.joined));
   if (causes.empty() && before == nullptr) causes.emplace_back("the job began");
-  return fmt::format("{}", fmt::join(causes, "; "));
+  return join_text(causes, "; ");
 }
 
 std::string workers_report(const std::vector<Epoch>& history) {
@@ -171,8 +170,8 @@ std::string workers_report(const std::vector<Epoch>& history) {
 
 std::string epochs_report(const std::vector<Epoch>& history) {
   std::string out = "Epochs\n";
-  fmt::format_to(std::back_inserter(out), "  {:>5} {:>10} {:>10} {:>6}  {}\n", "epoch", "start",
-                 "length", "ranks", "why it began");
+  out += fmt::format("  {:>5} {:>10} {:>10} {:>6}  {}\n", "epoch", "start", "length", "ranks",
+                     "why it began");
   const std::size_t first = history.size() > kMostRows ? history.size() - kMostRows : 0;
   for (std::size_t i = first; i < history.size(); ++i) {
     append_row(out, history[i], i > 0 ? &history[i - 1] : nullptr, history.front().begin_ns);

@@ -1,7 +1,6 @@
 #include "timeline/report/faults.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/base/join_text.h"
 #include "core/base/os/folders.h"
 #include "timeline/dump.h"
 #include "timeline/report/summary.h"
@@ -283,7 +283,7 @@ std::string own_state(const JobDumps& dumps, const Dump& dump) {
     return fmt::format(
         " It waits itself, in {}, which rank {} has not submitted: the ranks wait for one another "
         "in a different order.",
-        named(*wait->operation), fmt::join(wait->missing, ", "));
+        named(*wait->operation), join_text(wait->missing, ", "));
   }
   return fmt::format(
       " {}; the last operation it finished was {}.",
@@ -297,7 +297,7 @@ std::optional<Finding> hang(const JobDumps& dumps) {
     if (!wait) continue;
     const Dump& first = *dump_of(dumps, wait->missing.front());
     Finding finding{.cause = Cause::kFailure, .share = 1};
-    std::string who = fmt::format("Rank {}", fmt::join(wait->missing, ", "));
+    std::string who = fmt::format("Rank {}", join_text(wait->missing, ", "));
     if (wait->missing.size() == 1) {
       finding.rank = first.rank;
       who += fmt::format(" (pid {} on {})", first.pid, first.host);
@@ -325,7 +325,7 @@ std::optional<Finding> stuck(const JobDumps& dumps) {
                                  : fmt::format(
                                        "; rank {} left no dump and may be what it waits "
                                        "for.",
-                                       fmt::join(silent, ", "));
+                                       join_text(silent, ", "));
   finding.advice =
       "Look at where each rank is below, and at the network between the hosts. A running job tells "
       "its lines by `ronde doctor --job`.";
@@ -398,7 +398,7 @@ std::string fault_report(const JobDumps& dumps, const std::vector<Finding>& find
   out += "\nWhat each rank was doing\n";
   for (const Dump& dump : dumps.ranks) add_rank(out, dump);
   if (const std::vector<int> silent = silent_ranks(dumps); !silent.empty()) {
-    out += fmt::format("  no dump of rank {}\n", fmt::join(silent, ", "));
+    out += fmt::format("  no dump of rank {}\n", join_text(silent, ", "));
   }
   return out;
 }

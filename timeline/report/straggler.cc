@@ -13,12 +13,12 @@
 namespace ronde::report {
 namespace {
 
-constexpr double kCostlyShare = 0.02;  // of a step; steps with less waiting do not count
-constexpr double kHeldShare = 0.8;     // of all waiting is in the costly steps
-constexpr double kWorthShare = 0.03;   // of all steps' time
-constexpr double kChance = 0.001;      // of naming a rank that is like the others
-constexpr double kExcessBlame = 0.25;  // above an equal share of the waiting
-constexpr double kOftenShare = 0.3;    // of the steps; below: "now and then"
+constexpr double kCostlyShare = 0.02;   // of a step; steps with less waiting do not count
+constexpr double kHeldShare = 0.8;      // of all waiting is in the costly steps
+constexpr double kWorthShare = 0.03;    // of all steps' time
+constexpr double kFalseChance = 0.001;  // of naming a rank that is like the others
+constexpr double kExcessBlame = 0.25;   // above an equal share of the waiting
+constexpr double kOftenShare = 0.3;     // of the steps; below: "now and then"
 
 double blamed_in(const Step& step) {
   return static_cast<double>(
@@ -160,7 +160,7 @@ std::vector<Straggler> find_stragglers(const JobTrace& job, const Analysis& anal
     const bool worth = candidate.wait_ns >= kWorthShare * means_of(analysis).step_ns;
     const bool most = blame.ns[rank] >= (fair + kExcessBlame) * blame.total_ns;
     if (!worth || !most) continue;
-    if (binomial_tail(candidate.late_costly, candidate.costly_steps, fair) > kChance) continue;
+    if (binomial_tail(candidate.late_costly, candidate.costly_steps, fair) > kFalseChance) continue;
     found.push_back(candidate);
   }
   std::ranges::sort(found, std::greater(), &Straggler::wait_ns);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 
 #include "timeline/report/reports.h"
 #include "timeline/report/spans.h"
@@ -20,7 +19,7 @@ constexpr double kWorthTelling = 0.01;     // of a step
 
 template <typename... Args>
 void line(std::string& out, fmt::format_string<Args...> format, Args&&... args) {
-  fmt::format_to(std::back_inserter(out), format, std::forward<Args>(args)...);
+  out += fmt::format(format, std::forward<Args>(args)...);
   out += '\n';
 }
 

@@ -1,7 +1,6 @@
 #include "timeline/report/verdict.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "core/base/join_text.h"
 #include "timeline/report/spans.h"
 #include "timeline/report/summary.h"
 #include "timeline/report/what_if.h"
@@ -167,10 +167,10 @@ Finding unfinished(const JobTrace& job) {
       "{} operation{} {} {}. \"{}\" was {} {} {}", count, one ? "" : "s",
       job.running ? (one ? "has been" : "have been") : (one ? "was" : "were"),
       job.running ? "under way for long" : "under way when the job ended", job.names.text_of(name),
-      stuck ? "submitted by" : "moving data on", word, fmt::join(there, ", "));
+      stuck ? "submitted by" : "moving data on", word, join_text(there, ", "));
   finding.text += absent.empty() ? "."
                                  : fmt::format(", but not {} {} {}.", stuck ? "by" : "on", word,
-                                               fmt::join(absent, ", "));
+                                               join_text(absent, ", "));
   if (absent.size() == 1) finding.rank = absent.front();
   finding.advice = "Look first at what the ranks that did not take part were doing.";
   return finding;

@@ -1,6 +1,5 @@
 // Ranks that wait for one another without a rank to blame: cores that are taken, or uneven batches.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -8,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/base/join_text.h"
 #include "timeline/report/summary.h"
 #include "timeline/report/verdict.h"
 
@@ -146,7 +146,7 @@ std::string turns_text(const JobTrace& job, const Analysis& analysis) {
     parts.push_back(fmt::format("{} {}in {:.0f} %{}", label_of(job.ranks[rank].info),
                                 parts.empty() ? "is last " : "", percent(share), of));
   }
-  return fmt::format("{}", fmt::join(parts, ", "));
+  return join_text(parts, ", ");
 }
 
 Finding uneven(const JobTrace& job, const Analysis& analysis, const Means& means) {

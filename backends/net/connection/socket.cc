@@ -1,7 +1,6 @@
 #include "backends/net/connection/socket.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -16,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/base/join_text.h"
 #include "core/base/os/file_descriptor.h"
 #include "core/base/os/interfaces.h"
 
@@ -223,7 +223,7 @@ std::string interface_names() {
     const bool listed = std::ranges::find(names, each.name) != names.end();
     if (!listed && !each.address.is_link_local()) names.push_back(each.name);
   }
-  return fmt::format("{}", fmt::join(names, ", "));
+  return join_text(names, ", ");
 }
 
 Status malformed(const std::string& text) {

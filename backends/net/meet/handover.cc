@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <openssl/crypto.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -23,6 +22,7 @@
 
 #include "backends/net/connection/frame.h"
 #include "core/base/bytes.h"
+#include "core/base/join_text.h"
 #include "core/base/log.h"
 #include "core/base/os/interfaces.h"
 #include "core/base/wire_codec.h"
@@ -229,7 +229,7 @@ Result<Secret> find_file(const HandoverArgs& args) {
   return Status(Code::kUnavailable,
                 fmt::format("rank 0 has no munge and gives its secret in a file, but {} sees none "
                             "at {}: share one of these folders, or set RONDE_SECRET_FILE",
-                            host_name(), fmt::join(places, ", ")));
+                            host_name(), join_text(places, ", ")));
 }
 
 }  // namespace

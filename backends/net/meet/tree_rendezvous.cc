@@ -1,7 +1,6 @@
 #include "backends/net/meet/tree_rendezvous.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 #include "backends/net/meet/rendezvous.h"
 #include "backends/net/mesh/connector.h"
 #include "core/base/bytes.h"
+#include "core/base/join_text.h"
 #include "core/base/wire_codec.h"
 
 namespace ronde::net {
@@ -182,7 +182,7 @@ class TreeNode {
     std::vector<std::string> addresses;
     for (const Endpoint& endpoint : last.endpoints) addresses.push_back(endpoint.text());
     const std::string why = parent_failure_.empty()
-                                ? fmt::format("{}: no answer", fmt::join(addresses, ", "))
+                                ? fmt::format("{}: no answer", join_text(addresses, ", "))
                                 : parent_failure_;
     return advised(Status(Code::kTimeout, fmt::format("rank {} could not reach rank {} at {}",
                                                       args_.party->rank, last.rank, why))

@@ -6,7 +6,7 @@
 #include <array>
 #include <charconv>
 
-#include "bindings/cli/command_line.h"
+#include "core/base/join_text.h"
 #include "ops/compression/spec.h"
 
 namespace ronde::bench {
@@ -105,6 +105,17 @@ Status check(const Options& options) {
 }
 
 }  // namespace
+
+Result<Collective> parse_data_collective(std::string_view text) {
+  std::vector<std::string_view> allowed;
+  for (const CollectiveTraits& each : kCollectives) {
+    if (each.value == Collective::kJoin) continue;
+    if (each.name == text) return each.value;
+    allowed.push_back(each.name);
+  }
+  return Status(Code::kInvalidArgument, fmt::format("collective \"{}\" is not valid; allowed: {}",
+                                                    text, join_text(allowed, ", ")));
+}
 
 Result<std::size_t> parse_bytes(std::string_view text) {
   std::size_t value = 0;

@@ -64,6 +64,10 @@ struct OptionTexts {
   std::string bytes = "4K";
 };
 
+/// The collective of this name that has data to move or ranks to wait for: all but join.
+/// Errors: kInvalidArgument naming the value and what is allowed.
+Result<Collective> parse_data_collective(std::string_view text);
+
 /// "4", "64K", "16M", "1G" in bytes. Errors: kInvalidArgument naming the text.
 Result<std::size_t> parse_bytes(std::string_view text);
 

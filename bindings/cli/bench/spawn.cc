@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "bindings/cli/bench/worker.h"
-#include "bindings/cli/command_line.h"
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/process.h"
@@ -83,10 +82,10 @@ ChildSpec mpirun_spec(MpirunKind kind, const std::vector<std::string>& command, 
 
 }  // namespace
 
-int spawn_ranks(const std::vector<std::string>& command, int np, bool by_mpirun) {
+Result<int> spawn_ranks(const std::vector<std::string>& command, int np, bool by_mpirun) {
   Children children;
   if (by_mpirun) {
-    const MpirunKind kind = value_or_exit("ronde bench", installed_mpirun());
+    RONDE_ASSIGN_OR_RETURN(const MpirunKind kind, installed_mpirun());
     const int failure = children.start(mpirun_spec(kind, command, np));
     return failure != 0 ? failure : children.wait();
   }

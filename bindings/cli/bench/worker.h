@@ -18,7 +18,8 @@ namespace ronde::bench {
 /// Runs `command` as `np` ranks of one job and returns the exit status of the first that failed,
 /// or 0. With `by_mpirun` the ranks are mpirun's, not bound to cores. Standard output and error
 /// are shared. Blocks; leaves no process behind, killed or not. Threads: call from the only one.
-int spawn_ranks(const std::vector<std::string>& command, int np, bool by_mpirun);
+/// Errors: those of installed_mpirun().
+Result<int> spawn_ranks(const std::vector<std::string>& command, int np, bool by_mpirun);
 
 /// Joins the job that `config` describes and measures; rank 0 prints. Collective over the job.
 /// Errors: what kept it from measuring; kInternal for a wrong result.

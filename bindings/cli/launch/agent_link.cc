@@ -1,15 +1,16 @@
 #include "bindings/cli/launch/agent_link.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <signal.h>
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "bindings/cli/launch/process.h"
 #include "bindings/cli/launch/ssh.h"
+#include "core/base/join_text.h"
 #include "core/base/os/interfaces.h"
 
 namespace ronde {
@@ -108,11 +109,10 @@ constexpr std::size_t kMostNamed = 8;
 std::string name_ranks(const std::vector<int>& ranks) {
   if (ranks.size() == 1) return fmt::format("rank {}", ranks.front());
   const bool all = ranks.size() <= kMostNamed;
-  const auto listed =
-      ranks.begin() + static_cast<std::ptrdiff_t>(all ? ranks.size() - 1 : kMostNamed / 2);
+  const std::size_t listed = all ? ranks.size() - 1 : kMostNamed / 2;
   const std::string last =
-      all ? std::to_string(ranks.back()) : fmt::format("{} more", ranks.end() - listed);
-  return fmt::format("ranks {} and {}", fmt::join(ranks.begin(), listed, ", "), last);
+      all ? std::to_string(ranks.back()) : fmt::format("{} more", ranks.size() - listed);
+  return fmt::format("ranks {} and {}", join_text(std::span(ranks).first(listed), ", "), last);
 }
 
 std::vector<Host> hosts_of(const std::vector<HostRanks>& all) {
@@ -182,7 +182,7 @@ int AgentTree::parent_of(const Host& host) const {
 
 Status AgentTree::start_here(Host& host) {
   const std::vector<std::string> command = command_for(host);
-  hooks_.say_if_verbose(fmt::format("{}: {}", host.name(), fmt::join(command, " ")));
+  hooks_.say_if_verbose(fmt::format("{}: {}", host.name(), join_text(command, " ")));
   return host.link.start(command);
 }
 
@@ -200,7 +200,7 @@ void AgentTree::start_further() {
     if (!parent.link.greeted() || parent.link.ended()) continue;
     const std::vector<std::string> command = command_for(host);
     hooks_.say_if_verbose(
-        fmt::format("{}, from {}: {}", host.name(), parent.name(), fmt::join(command, " ")));
+        fmt::format("{}, from {}: {}", host.name(), parent.name(), join_text(command, " ")));
     host.link.start_behind(parent.link, static_cast<int>(&host - hosts_.data()), command);
   }
 }

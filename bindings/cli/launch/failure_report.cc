@@ -1,7 +1,6 @@
 #include "bindings/cli/launch/failure_report.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -11,6 +10,7 @@
 #include <tuple>
 
 #include "bindings/cli/launch/process.h"
+#include "core/base/join_text.h"
 
 namespace ronde {
 namespace {
@@ -119,7 +119,7 @@ std::string rank_list(const std::vector<int>& ranks) {
     }
     begin = end;
   }
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(parts, ", "));
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", join_text(parts, ", "));
 }
 
 std::vector<std::string> FailureReport::add(RankEnd end) {
@@ -192,7 +192,7 @@ std::string FailureReport::others(const RankEnd* cause) const {
     parts.resize(kMostKinds);
     parts.push_back(fmt::format("{} more kinds of ends", more));
   }
-  return fmt::format("{}", fmt::join(parts, "; "));
+  return join_text(parts, "; ");
 }
 
 /// "ranks 2, 3 were lost with their host".

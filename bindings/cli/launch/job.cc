@@ -1,7 +1,6 @@
 #include "bindings/cli/launch/job.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "bindings/descriptors/passed.h"
 #include "bindings/exit_log/exit_log.h"
 #include "bindings/exit_log/join_socket.h"
+#include "core/base/join_text.h"
 #include "core/elastic/notes.h"
 #include "core/protocol/tree.h"
 
@@ -86,7 +86,7 @@ std::string ranks_of_hosts(const std::vector<HostRanks>& stretches) {
     }
     entries.push_back(fmt::format("{}x{}", first->ranks, next - first));
   }
-  return fmt::format("{}", fmt::join(entries, ","));
+  return join_text(entries, ",");
 }
 
 bool is_variable_name(std::string_view name) {

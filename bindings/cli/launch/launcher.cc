@@ -17,6 +17,7 @@
 #include "bindings/cli/launch/job.h"
 #include "bindings/cli/launch/process.h"
 #include "core/base/clock.h"
+#include "core/base/join_text.h"
 
 namespace ronde {
 namespace {
@@ -137,7 +138,7 @@ void Launcher::start_ranks() {
   ranks_started_ = true;
   const std::vector<Rendezvous> places = probe_->places();
   if (options_.through_mpirun) {
-    say_if_verbose(fmt::format("{}", fmt::join(options_.command, " ")));
+    say_if_verbose(join_text(options_.command, " "));
     hosts_.front().link.send(encode(mpirun_start_message(options_, places.front())));
     return;
   }

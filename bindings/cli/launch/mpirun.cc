@@ -1,13 +1,13 @@
 #include "bindings/cli/launch/mpirun.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <optional>
 
 #include "bindings/cli/launch/process.h"
+#include "core/base/join_text.h"
 #include "core/base/os/interfaces.h"
 
 namespace ronde {
@@ -27,7 +27,7 @@ Words host_words(const std::vector<HostRanks>& hosts, MpirunKind kind) {
     entries.push_back(
         fmt::format("{}:{}", host.name.empty() ? host_name() : host.name, host.ranks));
   }
-  return {kind == MpirunKind::kMpich ? "-hosts" : "-H", fmt::format("{}", fmt::join(entries, ","))};
+  return {kind == MpirunKind::kMpich ? "-hosts" : "-H", join_text(entries, ",")};
 }
 
 /// The options for ssh, in one word; empty if there are none.
@@ -45,7 +45,7 @@ Result<std::string> ssh_arguments(const SshOptions& ssh) {
     return Status(Code::kInvalidArgument,
                   fmt::format("\"{}\": mpirun hands ssh no word with a blank in it", word));
   }
-  return fmt::format("{}", fmt::join(arguments, " "));
+  return join_text(arguments, " ");
 }
 
 /// How mpirun reaches the other hosts.

@@ -1,7 +1,6 @@
 #include "bindings/cli/launch/reach_test.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "bindings/cli/launch/this_host.h"
+#include "core/base/join_text.h"
 #include "core/base/os/endpoint.h"
 
 namespace ronde {
@@ -196,7 +196,7 @@ void HostTrials::ask(Trial& trial, const std::string& host, std::vector<std::str
 
 void HostTrials::end(const Trial& trial) {
   const std::string host = trial.host;
-  const std::string missed = fmt::format("{}", fmt::join(trial.missed, ", "));
+  const std::string missed = join_text(trial.missed, ", ");
   std::erase_if(trials_, [&](const Trial& each) { return each.number == trial.number; });
   args_.on_end(host, missed);
 }
@@ -211,7 +211,7 @@ void HostTrials::on_time(TimePoint time) {
   const auto late =
       std::ranges::find_if(trials_, [&](const Trial& trial) { return time >= trial.deadline; });
   if (late == trials_.end()) return;
-  late->missed.push_back(fmt::format("{} did not answer", fmt::join(late->awaited, ", ")));
+  late->missed.push_back(fmt::format("{} did not answer", join_text(late->awaited, ", ")));
   end(*late);
 }
 

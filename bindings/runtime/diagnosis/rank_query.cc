@@ -1,7 +1,6 @@
 #include "bindings/runtime/diagnosis/rank_query.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "bindings/runtime/diagnosis/stacks.h"
+#include "core/base/join_text.h"
 #include "core/base/os/endpoint.h"
 #include "core/base/os/file_descriptor.h"
 
@@ -202,7 +202,7 @@ std::string awaited_ranks(const Awaited& awaited, const std::vector<RankAnswer>&
                           : fmt::format("rank {} ({})", answer.who.rank, script.front().line));
     }
   }
-  return fmt::format("{}", fmt::join(ranks, ", "));
+  return join_text(ranks, ", ");
 }
 
 }  // namespace ronde::diagnosis

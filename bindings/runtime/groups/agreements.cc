@@ -1,7 +1,6 @@
 #include "bindings/runtime/groups/agreements.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "bindings/runtime/groups/tuning.h"
+#include "core/base/join_text.h"
 #include "core/base/wire_codec.h"
 
 namespace ronde {
@@ -19,7 +19,7 @@ namespace ronde {
 std::uint64_t GroupKeys::next(const std::vector<int>& ranks) {
   const MutexLock lock(mutex_);
   const int count = counts_[ranks]++;
-  const std::string text = fmt::format("{}#{}", fmt::join(ranks, ","), count);
+  const std::string text = fmt::format("{}#{}", join_text(ranks, ","), count);
   return kGroupKeys | (std::hash<std::string>()(text) >> 3);
 }
 

@@ -1,10 +1,11 @@
 #include "bindings/runtime/groups/process_set_table.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
+
+#include "core/base/join_text.h"
 
 namespace ronde {
 
@@ -34,7 +35,7 @@ Status ProcessSetTable::check_new(const std::vector<int>& ranks) const {
   for (const auto& [id, existing] : sets_) {
     if (existing.ranks == ranks) {
       return {Code::kInvalidArgument, fmt::format("process set {} has these ranks already: {}",
-                                                  existing.number, fmt::join(ranks, ", "))};
+                                                  existing.number, join_text(ranks, ", "))};
     }
   }
   return {};

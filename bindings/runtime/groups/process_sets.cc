@@ -1,12 +1,12 @@
 #include "bindings/runtime/groups/process_sets.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "bindings/runtime/groups/group_opener.h"
+#include "core/base/join_text.h"
 
 namespace ronde {
 namespace {
@@ -16,7 +16,7 @@ std::string private_name(SetId id, const std::vector<int>& ranks) {
   constexpr std::size_t kMostListed = 8;
   const SetId place = id - kFirstPrivateSet + 1;
   if (ranks.size() <= kMostListed) {
-    return fmt::format("group {} (ranks {})", place, fmt::join(ranks, ", "));
+    return fmt::format("group {} (ranks {})", place, join_text(ranks, ", "));
   }
   return fmt::format("group {} ({} ranks, {} to {})", place, ranks.size(), ranks.front(),
                      ranks.back());
@@ -54,7 +54,7 @@ Result<SetId> ProcessSets::add(std::vector<int> ranks, const WaitOptions& option
   std::sort(ranks.begin(), ranks.end());
   RONDE_RETURN_IF_ERROR(table_.check_new(ranks));
   const SetId id = table_.next();
-  RONDE_RETURN_IF_ERROR(announce(fmt::format("add ranks {}", fmt::join(ranks, ", ")), options));
+  RONDE_RETURN_IF_ERROR(announce(fmt::format("add ranks {}", join_text(ranks, ", ")), options));
   Status mine;
   std::unique_ptr<Executor> executor;
   if (is_member(ranks)) {
@@ -66,7 +66,7 @@ Result<SetId> ProcessSets::add(std::vector<int> ranks, const WaitOptions& option
   if (Status status = agreements_.share_outcome(mine, options); !status.ok()) {
     table_.skip();
     return status.with_context(
-        fmt::format("the process set of ranks {} could not be opened", fmt::join(ranks, ", ")));
+        fmt::format("the process set of ranks {} could not be opened", join_text(ranks, ", ")));
   }
   table_.add(ranks);
   if (executor) engine_.add_set(id, std::move(ranks), std::move(executor));

@@ -1,12 +1,13 @@
 #include "bindings/runtime/groups/raw_group.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <time.h>
 
 #include <limits>
 #include <string>
 #include <utility>
+
+#include "core/base/join_text.h"
 
 namespace ronde {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 /// The group's name in the flight recorder, which keeps 56 bytes.
 std::string name_of(const std::vector<int>& ranks) {
   constexpr std::size_t kMost = 56;
-  std::string name = fmt::format("group of ranks {}", fmt::join(ranks, ","));
+  std::string name = fmt::format("group of ranks {}", join_text(ranks, ","));
   if (name.size() > kMost) name.replace(kMost - 3, std::string::npos, "...");
   return name;
 }

@@ -1,10 +1,10 @@
 #include "bindings/runtime/groups/tuning.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <limits>
 
+#include "core/base/join_text.h"
 #include "core/base/json.h"
 #include "core/base/os/folders.h"
 
@@ -64,7 +64,7 @@ Result<SelectionRow> read_row(const Json& from) {
   const Algorithm* algorithm =
       find_algorithm(row.kind, name.is_string() ? name.get<std::string>() : "");
   if (algorithm == nullptr) {
-    return bad_value("algorithm", name, fmt::format("{}", fmt::join(names_for(row.kind), ", ")));
+    return bad_value("algorithm", name, join_text(names_for(row.kind), ", "));
   }
   row.algorithm = algorithm->name;
   RONDE_RETURN_IF_ERROR(read_limit(from, "max_bytes", row.max_bytes, row.max_bytes));

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
-
 namespace ronde::metrics {
 namespace {
 
@@ -33,7 +31,7 @@ void Exposition::family(std::string_view name, std::string_view type, std::strin
   name_ = name;
   text_.append("# HELP ").append(name).append(" ");
   append_escaped(text_, help, false);
-  fmt::format_to(std::back_inserter(text_), "\n# TYPE {} {}\n", name, type);
+  text_ += fmt::format("\n# TYPE {} {}\n", name, type);
 }
 
 void Exposition::append_labels(const Labels& labels) {
@@ -51,12 +49,12 @@ void Exposition::begin_sample(std::string_view suffix, const Labels& labels,
 
 void Exposition::sample(std::uint64_t value, const Labels& labels) {
   begin_sample("", labels);
-  fmt::format_to(std::back_inserter(text_), "{}\n", value);
+  text_ += fmt::format("{}\n", value);
 }
 
 void Exposition::seconds(std::uint64_t ns) {
   begin_sample("", {});
-  fmt::format_to(std::back_inserter(text_), "{}\n", static_cast<double>(ns) / kSecond);
+  text_ += fmt::format("{}\n", static_cast<double>(ns) / kSecond);
 }
 
 void Exposition::histogram(const DurationHistogram& durations, const Labels& labels) {
@@ -69,13 +67,12 @@ void Exposition::histogram(const DurationHistogram& durations, const Labels& lab
         last ? "+Inf"
              : fmt::format("{}", static_cast<double>(DurationHistogram::kBoundsNs[i]) / kSecond);
     begin_sample("_bucket", labels, bound);
-    fmt::format_to(std::back_inserter(text_), "{}\n", count);
+    text_ += fmt::format("{}\n", count);
   }
   begin_sample("_sum", labels);
-  fmt::format_to(std::back_inserter(text_), "{}\n",
-                 static_cast<double>(durations.sum_ns()) / kSecond);
+  text_ += fmt::format("{}\n", static_cast<double>(durations.sum_ns()) / kSecond);
   begin_sample("_count", labels);
-  fmt::format_to(std::back_inserter(text_), "{}\n", count);
+  text_ += fmt::format("{}\n", count);
 }
 
 namespace {

@@ -1,11 +1,11 @@
 #include "core/base/settings/horovod_names.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 
+#include "core/base/join_text.h"
 #include "core/base/settings/setting_names.h"
 
 namespace ronde {
@@ -199,7 +199,7 @@ bool matches(std::string_view pattern, std::string_view name) {
 
 std::string code(std::string_view list) {
   const std::vector<std::string_view> names = names_of(list);
-  return names.empty() ? "" : fmt::format("`{}`", fmt::join(names, "`, `"));
+  return names.empty() ? "" : fmt::format("`{}`", join_text(names, "`, `"));
 }
 
 /// The variable with the most similar name, without the prefix that all have; empty if none is.
@@ -250,7 +250,7 @@ std::vector<std::string> describe_horovod_variables(std::span<const NamedValue> 
     }
   }
   for (const auto& [meaning, names] : replaced) {
-    sentences.push_back(fmt::format("{} {} no effect: {}", fmt::join(names, ", "),
+    sentences.push_back(fmt::format("{} {} no effect: {}", join_text(names, ", "),
                                     names.size() == 1 ? "has" : "have", meaning));
   }
   return sentences;

@@ -1,7 +1,6 @@
 #include "core/base/settings/launchers.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/base/join_text.h"
 #include "core/base/os/interfaces.h"
 #include "core/base/settings/setting_kinds.h"
 
@@ -187,7 +187,7 @@ Status read_rendezvous(Config& config, const std::string& step, const Environmen
   if (nodes->size() == 1) return {};
   RONDE_ASSIGN_OR_RETURN(const std::vector<int> ports, ports_of(step, environment));
   if (config.rendezvous.empty()) {
-    config.rendezvous = fmt::format("{}:{}", nodes->front(), fmt::join(ports, ","));
+    config.rendezvous = fmt::format("{}:{}", nodes->front(), join_text(ports, ","));
     config.rendezvous_neighbour = (*nodes)[1];
   }
   config.hands_out_secret = config.secret_file.empty() && config.secret_fd < 0;
@@ -322,7 +322,7 @@ Result<std::string> slurm_hosts(const Environment& environment, int asked) {
   for (std::size_t i = 0; i < counts.size(); ++i) {
     hosts.push_back(fmt::format("{}:{}", (*nodes)[i], counts[i]));
   }
-  return fmt::format("{}", fmt::join(hosts, ","));
+  return join_text(hosts, ",");
 }
 
 Result<std::vector<std::string>> expand_nodelist(std::string_view list) {

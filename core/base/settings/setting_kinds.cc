@@ -1,13 +1,14 @@
 #include "core/base/settings/setting_kinds.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
 #include <utility>
+
+#include "core/base/join_text.h"
 
 namespace ronde {
 
@@ -48,8 +49,8 @@ std::optional<std::int64_t> parse_size(std::string_view text) {
 
 std::string as_it_is(const std::string& value) { return value; }
 
-constexpr auto kShowNumber = [](auto value) { return fmt::to_string(value); };
-constexpr auto kShowCount = [](auto value) { return fmt::to_string(value.count()); };
+constexpr auto kShowNumber = [](auto value) { return fmt::format("{}", value); };
+constexpr auto kShowCount = [](auto value) { return fmt::format("{}", value.count()); };
 
 /// A setting of this field. `parse` gives the value of a text, or nothing: then the error says what
 /// is `allowed`. `show` gives its text.
@@ -146,7 +147,7 @@ Setting flag(SettingInfo info, bool Config::*field) {
 }
 
 Setting one_of(SettingInfo info, std::string Config::*field, std::vector<std::string> allowed) {
-  std::string names = fmt::format("{}", fmt::join(allowed, ", "));
+  std::string names = join_text(allowed, ", ");
   return setting(
       info, field, std::move(names),
       [allowed = std::move(allowed)](const std::string& value) {
@@ -158,7 +159,7 @@ Setting one_of(SettingInfo info, std::string Config::*field, std::vector<std::st
 
 Setting level(SettingInfo info, LogLevel Config::*field) {
   return setting(
-      info, field, fmt::format("{}", fmt::join(kLevels, ", ")),
+      info, field, join_text(kLevels, ", "),
       [](const std::string& value) -> std::optional<std::ptrdiff_t> {
         const auto* const found = std::ranges::find(kLevels, value);
         return found == kLevels.end() ? std::nullopt : std::optional(found - kLevels.begin());

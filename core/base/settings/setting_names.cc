@@ -1,7 +1,6 @@
 #include "core/base/settings/setting_names.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/join_text.h"
 #include "core/base/settings/config.h"
 #include "core/base/settings/setting_kinds.h"
 
@@ -87,7 +87,7 @@ Status check_program_settings(const Environment& environment) {
     const std::string value = environment(std::string(setting.info.name)).value_or("");
     const auto& allowed = setting.allowed;
     if (value.empty() || allowed.empty() || std::ranges::count(allowed, value) != 0) continue;
-    return bad_value(setting.info.name, value, fmt::format("{}", fmt::join(allowed, ", ")));
+    return bad_value(setting.info.name, value, join_text(allowed, ", "));
   }
   return {};
 }

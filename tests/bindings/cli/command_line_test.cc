@@ -64,16 +64,6 @@ TEST_CASE("arguments: an option without its value leaves no command") {
   CHECK(command_in(arguments).empty());
 }
 
-TEST_CASE("arguments: a collective is one that runs; join is not offered") {
-  CHECK(parse_data_collective("alltoall").value() == Collective::kAlltoall);
-  for (const char* wrong : {"join", "--help", ""}) {
-    const std::string message = parse_data_collective(wrong).status().message();
-    CHECK(message.starts_with("collective \"" + std::string(wrong) +
-                              "\" is not valid; allowed: allreduce, "));
-    CHECK(message.ends_with("barrier"));
-  }
-}
-
 TEST_CASE("completion: a begun word becomes the commands that begin so") {
   CHECK(completed({""}) == std::vector<std::string>{"run", "timeline", "completion"});
   CHECK(completed({"ti"}) == std::vector<std::string>{"timeline"});

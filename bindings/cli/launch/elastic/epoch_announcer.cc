@@ -1,13 +1,14 @@
 #include "bindings/cli/launch/elastic/epoch_announcer.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 
 #include "bindings/cli/launch/elastic/workers.h"
 #include "bindings/cli/launch/hosts.h"
 #include "bindings/cli/launch/this_host.h"
+#include "core/base/join_text.h"
 
 namespace ronde {
 namespace {
@@ -22,8 +23,8 @@ std::string plural(std::size_t count) {
 std::string joiners_text(const std::vector<elastic::WorkerId>& joiners) {
   if (joiners.size() == 1) return fmt::format("worker {} joins", joiners.front());
   if (joiners.size() > kMostJoiners) return plural(joiners.size()) + " join";
-  return fmt::format("workers {} and {} join", fmt::join(joiners.begin(), joiners.end() - 1, ", "),
-                     joiners.back());
+  return fmt::format("workers {} and {} join",
+                     join_text(std::span(joiners).first(joiners.size() - 1), ", "), joiners.back());
 }
 
 /// The ranks in order. A host has several stretches once a worker has been replaced.

@@ -1,13 +1,13 @@
 #include "bindings/cli/launch/elastic/job_history.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <charconv>
 #include <memory>
 #include <utility>
 
+#include "core/base/join_text.h"
 #include "core/base/json.h"
 
 namespace ronde {
@@ -151,10 +151,10 @@ std::string JobHistory::awaited() const {
     if (worker.state == State::kStarting) starting.push_back(id);
   }
   if (!members.empty()) {
-    return fmt::format("worker {} to leave epoch {}", fmt::join(members, ", "), epoch_);
+    return fmt::format("worker {} to leave epoch {}", join_text(members, ", "), epoch_);
   }
   if (!report_.empty()) return report_;
-  if (!starting.empty()) return fmt::format("worker {} to start", fmt::join(starting, ", "));
+  if (!starting.empty()) return fmt::format("worker {} to start", join_text(starting, ", "));
   return epoch_ == 0 ? "workers to start" : "the job's end";
 }
 

@@ -1,7 +1,6 @@
 #include "bindings/cli/launch/elastic/job_hosts.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "bindings/cli/launch/process.h"
+#include "core/base/join_text.h"
 
 namespace ronde {
 
@@ -16,7 +16,7 @@ std::string hosts_text(const std::vector<HostSlots>& hosts) {
   std::vector<std::string> names;
   names.reserve(hosts.size());
   for (const HostSlots& host : hosts) names.push_back(fmt::format("{}:{}", host.name, host.slots));
-  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+  return names.empty() ? "none" : join_text(names, ", ");
 }
 
 JobHosts::Update JobHosts::set(std::vector<HostSlots> hosts) {

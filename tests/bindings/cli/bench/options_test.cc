@@ -17,6 +17,16 @@ TEST_CASE("sizes are bytes, with K, M and G as powers of 1024") {
   CHECK(parse_bytes("2G").value() == 2'147'483'648);
 }
 
+TEST_CASE("a collective is one that runs; join is not offered") {
+  CHECK(parse_data_collective("alltoall").value() == Collective::kAlltoall);
+  for (const char* wrong : {"join", "--help", ""}) {
+    const std::string message = parse_data_collective(wrong).status().message();
+    CHECK(message.starts_with("collective \"" + std::string(wrong) +
+                              "\" is not valid; allowed: allreduce, "));
+    CHECK(message.ends_with("barrier"));
+  }
+}
+
 TEST_CASE("what is not a size is refused, naming it") {
   for (const char* text :
        {"", "K", "4k", "4KB", "-4", "1.5M", "99999999999999999999", "9999999G"}) {

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -15,12 +14,13 @@
 #include "bindings/cli/commands.h"
 #include "core/base/collective.h"
 #include "core/base/dtype.h"
+#include "core/base/join_text.h"
 
 namespace ronde {
 namespace {
 
-constexpr const char* kWho = "ronde bench";
-constexpr const char* kExamples =
+constexpr const char* kBench = "ronde bench";
+constexpr const char* kBenchExamples =
     "Examples:\n"
     "  ronde bench allreduce -np 2 --sizes 4,1K,1M,100M --peers mpi,gloo --json rows.jsonl\n"
     "  ronde bench allreduce -np 2 --sizes 4 --mode async\n"
@@ -43,14 +43,14 @@ std::string names_with(Fact fact) {
   for (const CollectiveTraits& row : kCollectives) {
     if (fact(row)) names.push_back(row.name);
   }
-  return fmt::format("{}", fmt::join(names, ", "));
+  return join_text(names, ", ");
 }
 
 std::string footer() {
   const auto with = [](BusFactor bus) {
     return names_with([bus](const CollectiveTraits& row) { return row.bus == bus; });
   };
-  return fmt::format("{}bus = alg x 2(n-1)/n for {}, (n-1)/n for {}.\n{}", kExamples,
+  return fmt::format("{}bus = alg x 2(n-1)/n for {}, (n-1)/n for {}.\n{}", kBenchExamples,
                      with(BusFactor::kOthersTwice), with(BusFactor::kOthers), kRoofline);
 }
 
@@ -142,20 +142,21 @@ std::string leave_out_peers(const bench::Options& options, const Config& config)
     fmt::print(stderr, "ronde bench: peer {} is left out: {}\n", peer.name, peer.why);
     names.push_back(peer.name);
   }
-  return fmt::format("{}", fmt::join(names, ","));
+  return join_text(names, ",");
 }
 
 int start_workers(const bench::Options& options, const Arguments& arguments) {
-  std::vector<std::string> command = {value_or_exit(kWho, own_program())};
-  exit_if_failed(kWho, check_outputs(options));
+  std::vector<std::string> command = {value_or_exit(kBench, own_program())};
+  exit_if_failed(kBench, check_outputs(options));
   const std::string left_out =
-      leave_out_peers(options, value_or_exit(kWho, worker_config(options)));
+      leave_out_peers(options, value_or_exit(kBench, worker_config(options)));
   const bool mpi = std::ranges::count(options.peers, "mpi") >
                    std::ranges::count(bench::split_list(left_out), "mpi");
   command.insert(command.end(), arguments.begin(), arguments.end());
   command.emplace_back("--worker");
   if (!left_out.empty()) command.push_back("--left-out=" + left_out);
-  return bench::spawn_ranks(command, options.np, mpi || options.backend == "mpi");
+  return value_or_exit(kBench,
+                       bench::spawn_ranks(command, options.np, mpi || options.backend == "mpi"));
 }
 
 }  // namespace
@@ -166,7 +167,7 @@ CLI::App* add_bench_command(CLI::App& app, const Arguments& arguments) {
   command->footer(footer());
   add_options(*command, *request);
   command->callback([request, arguments] {
-    const auto options = value_or_exit(kWho, bench::complete(request->options, request->texts));
+    const auto options = value_or_exit(kBench, bench::complete(request->options, request->texts));
     exit_with(request->worker ? work(options) : start_workers(options, arguments));
   });
   return command;
