@@ -33,7 +33,7 @@ std::uint64_t fingerprint(const py::handle& memory) {
 py::array_t<std::uint64_t> fingerprints(const py::iterable& memories) {
   std::vector<std::uint64_t> hashes;
   for (const py::handle memory : memories) hashes.push_back(fingerprint(memory));
-  return {static_cast<py::ssize_t>(hashes.size()), hashes.data()};
+  return py::array_t<std::uint64_t>(static_cast<py::ssize_t>(hashes.size()), hashes.data());
 }
 
 }  // namespace

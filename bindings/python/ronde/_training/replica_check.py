@@ -67,6 +67,7 @@ class ReplicaCheck:
         """title: a name for operations, the same on all ranks, which other checks may have too."""
         self._process_set, self._title = process_set, title
         self._epoch = 0
+        self._submitted: _Submitted | None = None
 
     def is_on(self) -> bool:
         """True if the job compares every few steps."""
@@ -88,6 +89,7 @@ class ReplicaCheck:
 
     def after_step(self, facts: Facts) -> None:
         """Counts a step, and submits the digest if it is due."""
+        self.before_step(facts)  # a script may step without averaging
         if self._epoch != _epochs[0]:
             self._begin()
         self._steps += 1
@@ -120,7 +122,7 @@ class ReplicaCheck:
         self._epoch = _epochs[0]
         self._every = int(runtime().setting("RONDE_REPLICA_CHECK_STEPS"))
         self._steps = self._last_agreed = 0
-        self._submitted: _Submitted | None = None
+        self._submitted = None
         self._known: list[Any] = []  # the last differences
         self._name = ""
 

@@ -101,7 +101,7 @@ class Hashes(NamedTuple):
 
 def bounds_agree(most: NDArray[np.int64]) -> bool:
     """True if all ranks had the same digest, by the maximum over their bounds."""
-    return sum(most.tolist()) == _BOUND + 1
+    return bool(sum(most.tolist()) == _BOUND + 1)
 
 
 class Difference(NamedTuple):

@@ -40,8 +40,8 @@ TRAINING = """
 """
 # The step of Adam after the flip has made the parameter another one, too.
 REPORT = (
-    r'the replicas differ after step 10: "1\.weight" \(float32\[4, 16\]\) has another value on rank '
-    r"1 than on rank [02]: element \[2, 3\] is \S+ \(0x[0-9a-f]{8}\) on rank [02], \S+ "
+    r'the replicas differ after step 10: "1\.weight" \(float32\[4, 16\]\) has another value on '
+    r"rank 1 than on rank [02]: element \[2, 3\] is \S+ \(0x[0-9a-f]{8}\) on rank [02], \S+ "
     r"\(0x[0-9a-f]{8}\) on rank 1; 1 more differ: "
     r'"exp_avg of 1\.weight" \(float32\[4, 16\]\) on rank 1; they may differ since step 6'
 )
@@ -109,7 +109,10 @@ def test_a_bit_that_a_debugger_flips_is_found(tmp_path):
     assert flip_outside(pids[2], pattern, 4 * 40 + 3, 6) >= 1
     status, output = finish(job)
     assert status != 0
-    said = r'"planted" \(float32\[64\]\) has another value on rank 2 than on rank 0: element \[40\] is 50\.6'
+    said = (
+        r'"planted" \(float32\[64\]\) has another value on rank 2 than on rank 0: '
+        r"element \[40\] is 50\.6"
+    )
     assert len(re.findall(said, output)) == 3, output
 
 
@@ -131,7 +134,8 @@ ELASTIC = """
             optimizer.zero_grad()
             net(torch.randn(4, 8)).square().mean().backward()
             optimizer.step()
-            if state.step in (3, 7) and epochs.place().epoch == 1 + state.step // 4 and hvd.rank() == 1:
+            epoch = 1 + state.step // 4
+            if state.step in (3, 7) and epochs.place().epoch == epoch and hvd.rank() == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
             state.step += 1
             state.commit()
