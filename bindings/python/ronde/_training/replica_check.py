@@ -71,7 +71,7 @@ class ReplicaCheck:
 
     def is_on(self) -> bool:
         """True if the job compares every few steps."""
-        return bool(int(runtime().setting("RONDE_REPLICA_CHECK_STEPS")))
+        return _every_steps() > 0
 
     def before_step(self, facts: Facts) -> None:
         """Looks at what after_step() has submitted. Collective.
@@ -120,7 +120,7 @@ class ReplicaCheck:
 
     def _begin(self) -> None:
         self._epoch = _epochs[0]
-        self._every = int(runtime().setting("RONDE_REPLICA_CHECK_STEPS"))
+        self._every = _every_steps()
         self._steps = self._last_agreed = 0
         self._submitted = None
         self._known: list[Any] = []  # the last differences
@@ -202,3 +202,8 @@ class ReplicaCheck:
 def _action() -> str:
     """Returns "warn", "fail" or "repair"."""
     return runtime().setting(_SETTING)
+
+
+def _every_steps() -> int:
+    """Steps between comparisons; 0: never."""
+    return int(runtime().setting("RONDE_REPLICA_CHECK_STEPS"))

@@ -4,6 +4,7 @@ import random
 import re
 import warnings
 from contextlib import contextmanager
+from functools import partial
 from unittest import mock
 
 import pytest
@@ -17,7 +18,7 @@ from torch import nn
 
 RANKS = (2, 3, 4)
 OPTIONS = ("--check-replicas", "1")
-LAST = "1.bias"
+SAID = re.compile(r'after step (\d+): "(.*)" \(.*\) has another value on rank (\d+) than')
 
 
 def network():
@@ -88,7 +89,6 @@ def case_a_flip_in_a_parameter_is_named_with_rank_step_and_both_values():
     optimizer = distributed(net)
     with reports() as said:
         steps(net, optimizer, 2)
-        value = net[1].bias[1].item()
         with after_step(optimizer, on_last(lambda: flip(net[1].bias, 1, 30))):
             step(net, optimizer)
         usual, broken = (hvd.broadcast(net[1].bias.detach(), r) for r in (0, last()))
@@ -104,7 +104,6 @@ def case_a_flip_in_a_parameter_is_named_with_rank_step_and_both_values():
             f"on rank 0, {broken[1].item()!r} (0x{bits(broken)[1].item() & 0xFFFFFFFF:08x})" in text
         )
         assert text.endswith("they may differ since step 3")
-        assert value == value
 
 
 def case_a_flip_in_the_optimizers_state_is_named():
@@ -356,10 +355,8 @@ def case_all_ways_to_step_compare():
                 flip(net[0].weight, 0, 22)
             steps(net, optimizer, 2)
         assert len(said) >= (hvd.rank() in (0, last())), make
-        assert all(
-            f'"0.weight" (float32[4, 3]) has another value on rank {last()}' in said[0]
-            for _ in said[:1]
-        )
+        for text in said[:1]:
+            assert f'"0.weight" (float32[4, 3]) has another value on rank {last()}' in text
 
 
 def case_steps_within_skip_synchronize_and_with_closures_compare():
@@ -408,21 +405,16 @@ def case_200_drawn_flips_are_all_found_named_and_repaired_within_a_step():
             where, bit = draw.randrange(tensor.numel()), draw.randrange(32)
             victim = draw.randrange(hvd.size())
             odd = 1 if hvd.size() == 2 else victim
-            plant = lambda v=victim, t=tensor, w=where, b=bit: (  # noqa: E731
-                flip(t, w, b) if hvd.rank() == v else None
-            )
+            plant = partial(flip, tensor, where, bit) if hvd.rank() == victim else bool
             with reports() as said:
                 with after_step(optimizer, plant):
                     step(net, optimizer)
                 step(net, optimizer)
                 assert len(said) == (hvd.rank() in (0, odd)), (number, name, said)
                 for text in said:
-                    found = re.search(
-                        r'after step (\d+): "(.*)" \(.*\) has .* on rank (\d+) than', text
-                    )
+                    found = SAID.search(text)
                     assert found, text
                     assert found.groups() == (str(2 * number + 2), name, str(odd)), text
-            assert len(said) == (hvd.rank() in (0, odd))
             assert all(alike(tensor) for _, tensor in places_of(net, optimizer))
             with torch.no_grad():  # a flipped exponent may have spread
                 for one, tensor in places_of(net, optimizer):
