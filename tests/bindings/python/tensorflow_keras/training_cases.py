@@ -608,10 +608,10 @@ def case_compressed_training_stays_alike_and_close():
 def reports_of(train, steps):
     """What this rank's log says of replicas while they are compared after each step."""
     said = []
-    with mock.patch.object(_core.Runtime, "warn", lambda _, text: said.append(text)):
-        with mock.patch.object(replica_check, "_every_steps", return_value=1):
-            for _ in range(steps):
-                train()
+    listens = mock.patch.object(_core.Runtime, "warn", lambda _, text: said.append(text))
+    with listens, mock.patch.object(replica_check, "_every_steps", return_value=1):
+        for _ in range(steps):
+            train()
     return said
 
 
@@ -636,8 +636,7 @@ def case_check_replicas_compares_the_optimizers_variables_and_further_ones():
     assert model.optimizer.check_replicas()
     assert not model.optimizer.check_replicas(extra={"own": float(hvd.rank())})
     model.optimizer.learning_rate = 0.5 if hvd.rank() == 1 else 0.1
-    repair = mock.patch.object(replica_check, "_action", return_value="repair")
-    with repair:
+    with mock.patch.object(replica_check, "_action", return_value="repair"):
         assert not model.optimizer.check_replicas()
     assert model.optimizer.check_replicas()
     assert abs(float(model.optimizer.learning_rate) - 0.1) < 1e-6
