@@ -132,7 +132,8 @@ def DistributedOptimizer(
 ) -> Any:
     """Makes a Keras optimizer average its gradients over all ranks before each update.
 
-    The result has the class of `optimizer` (and is saved as such), and shares its state. It serves
+    The result has the class of `optimizer` (and is saved as such), and shares its state. It adds
+    set_weight(samples), register_local_var(variable) and check_replicas(). It serves
     model.compile() and custom loops alike. compile() turns jit_compile="auto" off, as XLA
     cannot compile collectives. It also wraps the LossScaleOptimizer of mixed precision, so that
     all ranks skip the same steps.
