@@ -12,7 +12,8 @@ export CC=${CC:-cc} CXX=${CXX:-c++} CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$root
 
 # What building and running needs, then what only the tests need.
 build_packages=(g++ cmake ninja-build ccache libfmt-dev libspdlog-dev libcli11-dev
-  nlohmann-json3-dev libsimdjson-dev libssl-dev libhwy-dev zlib1g-dev libyaml-cpp-dev)
+  nlohmann-json3-dev libsimdjson-dev libssl-dev libhwy-dev zlib1g-dev libyaml-cpp-dev
+  libxxhash-dev)
 test_packages=(doctest-dev libgloo-dev libopenmpi-dev openmpi-bin iproute2 nftables
   openssh-client openssh-server chromium doxygen slurmctld slurmd slurm-client munge)
 

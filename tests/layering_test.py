@@ -51,6 +51,7 @@ THIRD_PARTY = {
         "tests/core/base",
     ),
     "simdjson": ("timeline",),
+    "xxhash.h": ("core/base",),
     "nvtx3/": ("timeline",),
     "tensorflow/": ("bindings/tensorflow",),
 }

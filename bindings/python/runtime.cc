@@ -209,6 +209,10 @@ void bind_runtime(py::module_& module) {
             return setting_value(runtime.config(), name);
           },
           py::arg("name"), "The value of a setting in this job; empty if there is no such setting.")
+      .def(
+          "warn",
+          [](const Runtime&, std::string_view text) { log(LogLevel::kWarning, "{}", text); },
+          py::arg("text"), "Writes a line to the log of this rank.")
       .def("rank", &Runtime::rank)
       .def("size", &Runtime::size)
       .def("local_rank", [](const Runtime& runtime) { return runtime.place().local_rank; })

@@ -103,6 +103,14 @@ std::vector<Setting> data_settings() {
               "what happens where parameters differ between ranks at the first step, the same on "
               "all ranks: warn, on rank 0; error, on all ranks; off: they are not compared"},
              &Config::check_first_step, {"warn", "error", "off"}),
+      size({"RONDE_REPLICA_CHECK_STEPS", "", "steps",
+            "compare hashes of parameters and the optimizer's state between ranks every N steps, "
+            "the same on all ranks; 0: never"},
+           &Config::replica_check_steps),
+      one_of({"RONDE_REPLICA_CHECK", "", "what",
+              "what happens where replicas differ, the same on all ranks: warn; fail, on all "
+              "ranks; repair: the differing ranks get the values of most ranks"},
+             &Config::replica_check, {"warn", "fail", "repair"}),
       size({"RONDE_FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", "bytes",
             "largest fused operation; 0: no fusion"},
            &Config::fusion_threshold_bytes),

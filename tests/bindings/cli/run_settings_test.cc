@@ -31,6 +31,9 @@ TEST_CASE("run settings: an error names the option that the user typed, and no v
   request.settings["RONDE_ENCRYPTION"] = "maybe";
   CHECK(refusal(request) == "--encryption \"maybe\" is not valid; allowed: off, on, required");
   request = {};
+  request.settings["RONDE_REPLICA_CHECK"] = "heal";
+  CHECK(refusal(request) == "--replica-action \"heal\" is not valid; allowed: warn, fail, repair");
+  request = {};
   request.settings["RONDE_METRICS_PORT"] = "99999999";
   CHECK(refusal(request) ==
         "--metrics-port \"99999999\" is not valid; allowed: whole numbers from 0 to 65535");

@@ -9,11 +9,10 @@
 
 namespace ronde {
 
-TEST_CASE("hash64: the values of XXH64") {
-  CHECK(hash64({}) == 0xEF46DB3751D8E999);
-  CHECK(hash64(as_bytes("a")) == 0xD24EC4F1A98C6E5B);
-  CHECK(hash64(as_bytes("abc")) == 0x44BC2CF5AD770999);
-  CHECK(hash64(as_bytes("Nobody inspects the spammish repetition")) == 0xFBCEA83C8A378BF1);
+TEST_CASE("hash64: the values of XXH3") {
+  CHECK(hash64({}) == 0x2D06800538D394C2);
+  CHECK(hash64(as_bytes("a")) == 0xE6C632B61E964E1F);
+  CHECK(hash64(as_bytes("abc")) == 0x78AF5F94892F3950);
 }
 
 TEST_CASE("hash64: each length, and each bit of it, has a hash of its own") {

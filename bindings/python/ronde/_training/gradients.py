@@ -16,6 +16,7 @@ from ronde._errors import InvalidArgumentError
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde._membership import epochs
 from ronde._training.first_step import FirstStep
+from ronde._training.replica_check import ReplicaCheck
 
 T = TypeVar("T")
 
@@ -99,6 +100,7 @@ class GradientOptions:
         check(gradient_predivide_factor=self.gradient_predivide_factor, num_groups=self.num_groups)
         self.watched = False  # fit() makes the check
         self.first_step = FirstStep(self.process_set, _BROADCAST, calls=2)
+        self.replicas = ReplicaCheck(self.process_set, "keras")
         check(op=self.op)
         checked(self.compression)
         if self.gradient_predivide_factor != 1.0 and self.op != Average:

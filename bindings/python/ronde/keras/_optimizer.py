@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import keras
@@ -14,6 +15,7 @@ from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde._training.gradients import check_passes
 from ronde._training.mixing import mixed
 from ronde.keras import _backend, _watched_steps
+from ronde.keras._watched_steps import facts
 
 Variables = Sequence[Any]
 
@@ -30,7 +32,7 @@ class _Distributed:
         variables = self._trainable_variables
         if trainable_variables is not None:
             variables = list(trainable_variables)
-        _watched_steps.look(self._ronde, variables)
+        _watched_steps.look(self, variables)
         if self.gradient_accumulation_steps:
             pairs = [(g, v) for g, v in zip(grads, variables) if g is not None]
             self.__dict__["_ronde_variables"] = [v for _, v in pairs]
@@ -38,6 +40,7 @@ class _Distributed:
         else:
             averaged = self._ronde.reduce(list(grads), variables)
             super().apply(averaged, trainable_variables)  # type: ignore[misc]
+        _watched_steps.stepped(self, variables)
 
     def _clip_gradients(self: Any, grads: Variables) -> Any:
         if self.gradient_accumulation_steps:
@@ -68,6 +71,16 @@ class _Distributed:
         it. In compiled steps the optimizer must have had a weight before the first one.
         """
         self._ronde.set_weight(weight)
+
+    def check_replicas(self: Any, extra: Mapping[str, Any] | None = None) -> bool:
+        """Compares the variables and the optimizer's over ranks now. Collective.
+
+        extra: further variables and tensors by name, the same names on all ranks. Returns True if
+        all ranks have the same bits. Otherwise it acts as RONDE_REPLICA_CHECK says, and the log
+        names ranks, tensor, step and values. Raises MismatchError on all ranks if that is "fail".
+        """
+        variables = self._trainable_variables if self.built else []
+        return bool(self._ronde.replicas.check_now(partial(facts, self, variables), extra))
 
     def register_local_var(self: Any, var: Any) -> None:
         """Excludes this variable's gradient from averaging."""
@@ -119,7 +132,8 @@ def DistributedOptimizer(
 ) -> Any:
     """Makes a Keras optimizer average its gradients over all ranks before each update.
 
-    The result has the class of `optimizer` (and is saved as such), and shares its state. It serves
+    The result has the class of `optimizer` (and is saved as such), and shares its state. It adds
+    set_weight(samples), register_local_var(variable) and check_replicas(). It serves
     model.compile() and custom loops alike. compile() turns jit_compile="auto" off, as XLA
     cannot compile collectives. It also wraps the LossScaleOptimizer of mixed precision, so that
     all ranks skip the same steps.

@@ -14,8 +14,8 @@ from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde._tensorflow.gradients import Options
 from ronde._tensorflow.tracing import as_written
 from ronde._tensorflow.variables import key, name_of, native
-from ronde._training.first_step import fact
 from ronde._training.mixing import mixed
+from ronde._training.replicas import Fact
 from ronde.tensorflow.compression import Compression
 
 __all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
@@ -81,7 +81,7 @@ def _look_at_first_step(options: Options, sources: Sequence[Any]) -> None:
         return
     first = variables[0][1].__dict__.setdefault("_ronde_first_step", options.first_step)
     if first.pending:
-        first.check(lambda: (fact(name, variable.numpy()) for name, variable in variables))
+        first.check(lambda: (Fact(name, variable.numpy()) for name, variable in variables))
 
 
 @as_written

@@ -22,7 +22,7 @@ from ronde._compression.rules import checked
 from ronde._errors import ArgumentTypeError, InvalidArgumentError
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde.torch._collectives.adapter import collectives
-from ronde.torch._optimizers.facts import facts, first_step
+from ronde.torch._optimizers.facts import Comparing, facts, first_step, replica_check
 from ronde.torch._optimizers.gradients import described, name_new_ones, named_pairs, trained
 from ronde.torch._optimizers.watching import is_trained
 from ronde.torch.compression import Compression
@@ -33,7 +33,7 @@ __all__ = ["OneBitAdam"]
 Parameter = torch.nn.Parameter
 
 
-class OneBitAdam(torch.optim.Optimizer):
+class OneBitAdam(Comparing, torch.optim.Optimizer):
     """An optimizer that averages over ranks by itself; do not wrap it in DistributedOptimizer.
 
     In the first `warmup_steps` steps gradients are averaged in full precision, and it is Adam, as
@@ -75,14 +75,15 @@ class OneBitAdam(torch.optim.Optimizer):
         for beta in betas:
             check("betas", betas, 0 <= beta < 1, "from 0 to below 1")
         pairs = named_pairs(named_parameters)
-        self._names = {parameter: name for name, parameter in pairs}
-        self._known = list(self._names)
+        self._parameter_names = {parameter: name for name, parameter in pairs}
+        self._known = list(self._parameter_names)
         self._numbers = itertools.count(1)  # of names for parameters that come later
         self._compression = checked(compression)
-        warn_of_idle(compression, self._names.values())
+        warn_of_idle(compression, self._parameter_names.values())
         self._wires: dict[Parameter, str] = {}  # steps since the variance is frozen
         self._process_set = process_set
         self._first_step = first_step(process_set)
+        self._replicas = replica_check(process_set, self._parameter_names)
         self._call_site = _core.call_site()
         defaults = {
             "lr": lr,
@@ -102,12 +103,14 @@ class OneBitAdam(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         parameters = [p for group in self.param_groups for p in group["params"]]
-        name_new_ones(self._names, parameters, self._known, self._numbers)
+        name_new_ones(self._parameter_names, parameters, self._known, self._numbers)
         self._known = parameters
         if self._first_step.pending:
-            self._first_step.check(lambda: facts(parameters, self._names))
+            self._first_step.check(lambda: facts(parameters, self._parameter_names))
+        self._replicas.before_step(self._replica_facts)
         for group in self.param_groups:
             self._step_group(group)
+        self._replicas.after_step(self._replica_facts)
         return loss
 
     @property
@@ -135,7 +138,7 @@ class OneBitAdam(torch.optim.Optimizer):
 
     def _refuse_unfit(self, parameter: Parameter, frozen: bool) -> None:
         """Raises InvalidArgumentError for a parameter that is another than its state is for."""
-        name, state = self._names[parameter], self.state.get(parameter)
+        name, state = self._parameter_names[parameter], self.state.get(parameter)
         if not state:
             if frozen:
                 raise InvalidArgumentError(
@@ -152,7 +155,7 @@ class OneBitAdam(torch.optim.Optimizer):
 
     def _average(self, parameter: Parameter, given: Any, frozen: bool, priority: int) -> Any:
         """Starts averaging over ranks. The momentum has its own name."""
-        name, wire = self._names[parameter], ""
+        name, wire = self._parameter_names[parameter], ""
         if frozen:
             if parameter not in self._wires:
                 one = trained(name, parameter)

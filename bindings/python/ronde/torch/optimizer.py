@@ -41,7 +41,7 @@ def DistributedOptimizer(
 
     Each gradient is sent during backward, as soon as it is complete. The result has the class of
     `optimizer`, shares its parameters and state, and adds synchronize(), skip_synchronize(),
-    set_backward_passes_per_step(n) and set_weight(samples).
+    set_backward_passes_per_step(n), set_weight(samples) and check_replicas().
 
     named_parameters: (name, parameter) pairs, usually model.named_parameters(); without it, names
     are generated in order, so all ranks must construct their optimizers in the same order.

@@ -177,6 +177,7 @@ def model() -> None:
     sgd = hvd.DistributedOptimizer(sgd, layers.named_parameters(), num_groups=2)
     sgd.synchronize()
     sgd.set_weight(32)
+    sgd.check_replicas(extra={"loss": 1.0})
     with sgd.skip_synchronize():
         sgd.step()
     hvd.DistributedOptimizer(torch.optim.LBFGS(layers.parameters())).synchronize()

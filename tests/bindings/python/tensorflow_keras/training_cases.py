@@ -15,7 +15,8 @@ import ronde.keras
 import ronde.tensorflow as hvd
 import ronde.tensorflow.keras as hvk
 import tensorflow as tf
-from ronde._training import first_step
+from ronde import _core
+from ronde._training import first_step, replica_check
 from ronde.keras._variables_call import CallableList
 
 NEEDS = "tensorflow"
@@ -602,3 +603,40 @@ def case_compressed_training_stays_alike_and_close():
         assert not np.array_equal(weights[0], exact[0])
         for others in hvd.allgather_object(weights):
             all_same(others, weights, 0)
+
+
+def reports_of(train, steps):
+    """What this rank's log says of replicas while they are compared after each step."""
+    said = []
+    listens = mock.patch.object(_core.Runtime, "warn", lambda _, text: said.append(text))
+    with listens, mock.patch.object(replica_check, "_every_steps", return_value=1):
+        for _ in range(steps):
+            train()
+    return said
+
+
+def case_replicas_that_differ_are_named_in_fit_and_in_loops():
+    for loop in (fit_of, lambda model: fit_of(model, run_eagerly=True), optimizer_loop):
+        model = small_model(seed=0)
+        train = loop(model)
+        assert not reports_of(train, 2)
+        values = model.layers[0].kernel.numpy()
+        values[1, 2] += hvd.rank() == 1
+        model.layers[0].kernel.assign(values)
+        said = reports_of(train, 2)
+        assert len(said) == (hvd.rank() in (0, 1))
+        for text in said:
+            assert 'kernel" (float32[3, 5]) has another value on rank 1 than on rank 0' in text
+            assert "element [1, 2] is " in text
+
+
+def case_check_replicas_compares_the_optimizers_variables_and_further_ones():
+    model = small_model(seed=0)
+    fit_of(model)()
+    assert model.optimizer.check_replicas()
+    assert not model.optimizer.check_replicas(extra={"own": float(hvd.rank())})
+    model.optimizer.learning_rate = 0.5 if hvd.rank() == 1 else 0.1
+    with mock.patch.object(replica_check, "_action", return_value="repair"):
+        assert not model.optimizer.check_replicas()
+    assert model.optimizer.check_replicas()
+    assert abs(float(model.optimizer.learning_rate) - 0.1) < 1e-6

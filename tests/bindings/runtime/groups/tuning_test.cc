@@ -155,4 +155,19 @@ TEST_CASE("Shared settings: ranks that would not all compare their first step fa
   }
 }
 
+TEST_CASE("Shared settings: ranks that would not all compare their replicas fail alike") {
+  const auto steps = agree([](int rank, Config& config) {
+    if (rank == 1) config.replica_check_steps = 10;
+  });
+  for (const auto& rows : steps) {
+    CHECK(rows.status().message() ==
+          "RONDE_REPLICA_CHECK_STEPS: rank 0 has \"0\", rank 1 has \"10\"; it must be the same on "
+          "all ranks");
+  }
+  const auto actions = agree([](int rank, Config& config) {
+    if (rank == 1) config.replica_check = "repair";
+  });
+  for (const auto& rows : actions) CHECK(rows.status().code() == Code::kMismatch);
+}
+
 }  // namespace ronde

@@ -23,7 +23,7 @@ from ronde._membership.joining import on_epoch
 from ronde._training.gradients import GradientOptions, check_passes, checked_weight
 from ronde.torch._collectives.adapter import collectives
 from ronde.torch._collectives.sparse import start_sparse
-from ronde.torch._optimizers.facts import facts, first_step
+from ronde.torch._optimizers.facts import Comparing, facts, first_step, replica_check
 from ronde.torch._optimizers.flat import FlatBucket, flatten_plain, watch_incoming
 from ronde.torch._optimizers.gradients import (
     Bucket,
@@ -48,7 +48,7 @@ from ronde.torch._optimizers.watching import Watched, is_trained
 from ronde.torch.compression import Compression
 
 
-class AveragingOptimizer(Preparing, torch.optim.Optimizer):
+class AveragingOptimizer(Preparing, Comparing, torch.optim.Optimizer):
     """Mixed into the class of the user's optimizer; see DistributedOptimizer()."""
 
     def _distribute(
@@ -77,6 +77,7 @@ class AveragingOptimizer(Preparing, torch.optim.Optimizer):
         self._should_synchronize = True
         self._synchronized = False
         self._first_step = first_step(process_set)
+        self._replicas = replica_check(process_set, self._parameter_names)
         self._call_site = _core.call_site()
         self.backward_passes_per_step = backward_passes_per_step
         set_id(process_set)
@@ -355,6 +356,7 @@ class AveragingOptimizer(Preparing, torch.optim.Optimizer):
             raise problems[0]
         if self._first_step.pending:
             self._first_step.check(lambda: facts(self._parameters(), self._parameter_names))
+        self._replicas.before_step(self._replica_facts)
         self._synchronized = True
         mark_step()
         self._mark_pass("update")
@@ -477,33 +479,32 @@ class AveragingOptimizer(Preparing, torch.optim.Optimizer):
             self.synchronize()
         self._synchronized = False
         if closure is None or not synchronizes:
-            result = self._step_inside(closure)
-            self._mark_pass(_BEFORE_BACKWARD)
-            return result
+            return self._step_inside(closure)
 
         def averaged() -> Any:
             loss = closure()
             self.synchronize()
             return loss
 
-        result = self._step_inside(averaged)
-        self._synchronized = False
-        self._mark_pass(_BEFORE_BACKWARD)
-        return result
+        return self._step_inside(averaged)
 
     # torch wraps step() of each class in its hooks: the wrapped optimizer's own has them already.
     step.hooked = True  # type: ignore[attr-defined]
 
     def _step_inside(self, closure: Callable[[], Any] | None) -> Any:
-        """The wrapped optimizer's step."""
+        """The wrapped optimizer's step, and what follows it."""
         try:
-            return super().step(closure)
+            result = super().step(closure)
         except RuntimeError as error:
             for gradient in self._gradients.values():
                 given = gradient.parameter.grad
                 if given is not None and given.shape != gradient.parameter.shape:
                     raise _late(gradient.name, gradient.parameter, given) from error
             raise
+        self._synchronized = False
+        self._replicas.after_step(self._replica_facts)
+        self._mark_pass(_BEFORE_BACKWARD)
+        return result
 
     def zero_grad(self, *arguments: Any, **options: Any) -> None:
         """As the wrapped optimizer's; an error while gradients are in flight."""

@@ -22,14 +22,16 @@ from ronde._errors import InvalidArgumentError
 from ronde._job.marks import mark_step
 from ronde._training.gradients import GradientOptions, check_passes, in_runs
 from ronde.torch._collectives.adapter import collectives
-from ronde.torch._optimizers.facts import facts, first_step
+from ronde.torch._optimizers.facts import Comparing, facts, first_step, replica_check
 from ronde.torch._optimizers.gradients import Parameter, name_new_ones, parameter_names
 from ronde.torch._optimizers.preparing import refuse_copies
 from ronde.torch._optimizers.watching import is_trained, lazy_error
 
 
-class DeltaOptimizer(torch.optim.Optimizer):
+class DeltaOptimizer(Comparing, torch.optim.Optimizer):
     """Mixed into the class of the user's optimizer; see DistributedOptimizer()."""
+
+    _compares_state = False  # each rank steps by its own gradients
 
     def _distribute(
         self,
@@ -50,6 +52,7 @@ class DeltaOptimizer(torch.optim.Optimizer):
         self.process_set = options.process_set
         self._call_site = _core.call_site()
         self._first_step = first_step(self.process_set)
+        self._replicas = replica_check(self.process_set, self._parameter_names)
         set_id(self.process_set)
         self._check_types([p for p in self._known if p.requires_grad])
 
@@ -85,6 +88,7 @@ class DeltaOptimizer(torch.optim.Optimizer):
         self._check_types(parameters)
         if self._first_step.pending:
             self._first_step.check(lambda: facts(parameters, self._parameter_names))
+        self._replicas.before_step(self._replica_facts)
         before = [p.detach().clone() for p in parameters]
         result = super().step(closure)
         with torch.no_grad():
@@ -92,6 +96,7 @@ class DeltaOptimizer(torch.optim.Optimizer):
             for parameter, start, change in zip(parameters, before, changes):
                 parameter.copy_(start.add_(change))
         mark_step()
+        self._replicas.after_step(self._replica_facts)
         return result
 
     # torch wraps step() of each class in its hooks: the wrapped optimizer's own has them already.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         def skip_synchronize(self) -> AbstractContextManager[None]: ...
         def set_backward_passes_per_step(self, passes: int) -> None: ...
         def set_weight(self, weight: float) -> None: ...
+        def check_replicas(self, extra: Mapping[str, Any] | None = None) -> bool: ...
         def __getattr__(self, name: str) -> Any: ...  # of classes that are not listed here
 
     class DistributedSGD(Distributed, torch.optim.SGD): ...
