@@ -43,6 +43,9 @@ constexpr std::array kSettingOptions = {
                   "Algorithm of all collectives that have it; default: by size"},
     SettingOption{"--compression", "RONDE_COMPRESSION", "CODEC",
                   "Codec of gradients whose call names none: auto, fp16, int8, ..."},
+    SettingOption{"--check-nonfinite", "RONDE_CHECK_NONFINITE", "MODE",
+                  "Find who puts NaN or Inf into reductions: off, warn, fail, or skip, which also "
+                  "leaves out the optimizer's step"},
     SettingOption{"--metrics-port", "RONDE_METRICS_PORT", "NUMBER",
                   "Serve Prometheus metrics: local rank r of each host at this port + r"},
     SettingOption{"--metrics-address", "RONDE_METRICS_ADDRESS", "ADDRESS",

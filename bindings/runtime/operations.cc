@@ -50,6 +50,12 @@ Status Operations::order_after(const OperationPtr& operation, DeviceStream strea
   return device->wait(stream, *completion);
 }
 
+Status Operations::judge(const Operation& operation, std::string_view tensor,
+                         std::string_view outcome) const {
+  const bool asked = nonfinite_ != nullptr && operation.finding().exists();
+  return asked ? nonfinite_->judge(operation, tensor, outcome) : Status();
+}
+
 Result<OperationPtr> Operations::join(SetId set, std::function<void(Operation&)> on_done) {
   RONDE_RETURN_IF_ERROR(state_.usable());
   Submission submission;

@@ -127,7 +127,8 @@ struct Runtime::Impl {
   std::unique_ptr<GroupFactory> groups;
   std::unique_ptr<ProcessSetTable> sets;
   std::unique_ptr<SubmissionPreparer> preparer;
-  std::unique_ptr<Engine> engine;  // null once stopped
+  std::unique_ptr<const NonfinitePolicy> nonfinite;  // null: values are not looked at
+  std::unique_ptr<Engine> engine;                    // null once stopped
   std::unique_ptr<ProcessSets> process_sets;
   std::unique_ptr<Operations> operations;
 };
@@ -223,6 +224,13 @@ void Runtime::Impl::start_engine() {
   options.abort = abort;
   options.events = &timeline->events();
   options.meter = &meter();
+  if (config.check_nonfinite != "off") {
+    nonfinite = std::make_unique<NonfinitePolicy>(
+        NonfinitePolicy::Options{.fails = config.check_nonfinite == "fail",
+                                 .steps = [this] { return timeline->steps(); },
+                                 .events = &timeline->events()});
+  }
+  options.nonfinite = nonfinite.get();
   options.on_stall = [this] { diagnostics->on_stall(); };
   options.on_left_behind = [this] { diagnostics->on_left_behind(); };
   options.on_clock = [this](auto message) { return clocks.on_message(message); };
@@ -280,7 +288,10 @@ Status Runtime::Impl::open_global_set(const JoinOptions& options) {
   tuning = std::move(agreed.carried.tuning);
   make_groups(std::move(agreed.tuned));
   RONDE_ASSIGN_OR_RETURN(auto executor,
-                         groups->open_executor({.key = kGlobalSet, .ranks = everyone}, wait));
+                         groups->open_executor({.key = kGlobalSet,
+                                                .ranks = everyone,
+                                                .finds_nonfinite = nonfinite != nullptr},
+                                               wait));
   engine->add_set(kGlobalSet, everyone, std::move(executor));
   return {};
 }
@@ -302,12 +313,16 @@ void Runtime::Impl::make_groups(std::vector<SelectionRow> tuned) {
                                                            .tuned = std::move(tuned)});
   const auto open_executor = [this](std::uint64_t key, const std::vector<int>& ranks,
                                     const WaitOptions& options, const NewSet& set) {
-    return groups->open_executor({.key = key, .ranks = ranks, .set = set.id, .set_name = set.name},
+    return groups->open_executor({.key = key,
+                                  .ranks = ranks,
+                                  .set = set.id,
+                                  .set_name = set.name,
+                                  .finds_nonfinite = nonfinite != nullptr},
                                  options);
   };
   process_sets = std::make_unique<ProcessSets>(state, *sets, *keys, *engine, open_executor);
   operations = std::make_unique<Operations>(state, *preparer, *engine, *devices, *timeline,
-                                            diagnostics->callers());
+                                            diagnostics->callers(), nonfinite.get());
 }
 
 void Runtime::Impl::stop(std::string_view why) noexcept {

@@ -7,7 +7,7 @@
 namespace ronde {
 namespace {
 
-constexpr std::array<std::string_view, 15> kCodeNames = {"ok",
+constexpr std::array<std::string_view, 16> kCodeNames = {"ok",
                                                          "invalid argument",
                                                          "mismatch",
                                                          "duplicate name",
@@ -21,7 +21,8 @@ constexpr std::array<std::string_view, 15> kCodeNames = {"ok",
                                                          "resource exhausted",
                                                          "version mismatch",
                                                          "unavailable",
-                                                         "internal"};
+                                                         "internal",
+                                                         "not finite"};
 
 }  // namespace
 

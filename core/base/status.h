@@ -33,6 +33,7 @@ enum class Code : std::uint8_t {
   kVersionMismatch,    ///< A peer runs another Ronde version.
   kUnavailable,        ///< A peer, library or device could not be reached.
   kInternal,           ///< A bug in Ronde.
+  kNonfinite,          ///< Values that were reduced are not finite; the user wants an error then.
 };
 
 /// The code's stable name, such as "rank failure".

@@ -24,6 +24,7 @@ struct ExecutorOptions : AlgorithmOptions {
   std::size_t loss_steps = 0;
   int set = 0;               ///< The process set, as residuals are kept by it.
   std::string set_name;      ///< In timelines; empty: the global set's.
+  bool finds_nonfinite = false;  ///< BundleTensor::finding is served; the same on all ranks.
   DeviceOpener open_device;  ///< Empty: tensors in device memory are kUnsupported.
 };
 

@@ -56,6 +56,10 @@ class OwnChunk {
   Status stage(std::size_t bytes);
   Status stage_from(std::size_t rank, std::size_t bytes);
   void reduce_piece(const Segment& piece, std::size_t offset);
+  /// Shows the watch the inputs of an odd result, whose owners may overwrite them soon.
+  void watch_piece(const Segment& piece);
+  /// Shows it one of scratch.inputs.
+  void watch_input(std::size_t rank, const Segment& piece);
 
   const Context& with_;
   const Reduction& what_;

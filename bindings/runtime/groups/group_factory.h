@@ -31,6 +31,7 @@ struct GroupRequest {
   std::vector<int> ranks;      ///< Ranks of the job, ascending.
   SetId set = kGlobalSet;      ///< Residuals are kept by it.
   std::string set_name = {};   ///< As ExecutorOptions has it.
+  bool finds_nonfinite = false;  ///< As ExecutorOptions has it.
   std::string algorithm = {};  ///< In place of the setting; empty: the setting's.
 };
 

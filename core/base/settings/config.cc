@@ -103,6 +103,10 @@ std::vector<Setting> data_settings() {
               "what happens where parameters differ between ranks at the first step, the same on "
               "all ranks: warn, on rank 0; error, on all ranks; off: they are not compared"},
              &Config::check_first_step, {"warn", "error", "off"}),
+      one_of({"RONDE_CHECK_NONFINITE", "", "what",
+              "what happens where NaN or Inf is reduced, the same on all ranks: off, nobody looks; "
+              "warn, on one rank; fail, an error on all; skip, no step of the optimizer"},
+             &Config::check_nonfinite, {"off", "warn", "fail", "skip"}),
       size({"RONDE_FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", "bytes",
             "largest fused operation; 0: no fusion"},
            &Config::fusion_threshold_bytes),
