@@ -11,6 +11,7 @@
 #include "bindings/runtime/diagnosis/callers.h"
 #include "bindings/runtime/groups/devices.h"
 #include "bindings/runtime/groups/runtime_state.h"
+#include "bindings/runtime/injection.h"
 #include "bindings/runtime/submission_preparer.h"
 #include "bindings/runtime/timeline.h"
 #include "core/base/status.h"
@@ -22,17 +23,18 @@ namespace ronde {
 /// Starts this rank's operations over the engine, as long as the runtime is usable. Threads: any.
 class Operations {
  public:
-  /// All outlive it; `nonfinite` may be null; `engine` until `state` ends.
+  /// All outlive it; `nonfinite` and `injector` may be null; `engine` until `state` ends.
   Operations(const RuntimeState& state, const SubmissionPreparer& preparer, Engine& engine,
              Devices& devices, Timeline& timeline, diagnosis::WaitingCallers& callers,
-             const NonfinitePolicy* nonfinite)
+             const NonfinitePolicy* nonfinite, Injector* injector)
       : state_(state),
         preparer_(preparer),
         engine_(engine),
         devices_(devices),
         timeline_(timeline),
         callers_(callers),
-        nonfinite_(nonfinite) {}
+        nonfinite_(nonfinite),
+        injector_(injector) {}
 
   /// Submits one operation to a set. Blocks: never. Tensors in device memory may still be written
   /// by work of Submission::stream; they are done when their work is queued, see order_after().
@@ -79,6 +81,7 @@ class Operations {
   Timeline& timeline_;
   diagnosis::WaitingCallers& callers_;
   const NonfinitePolicy* const nonfinite_;
+  Injector* const injector_;
 };
 
 }  // namespace ronde

@@ -128,6 +128,7 @@ struct Runtime::Impl {
   std::unique_ptr<ProcessSetTable> sets;
   std::unique_ptr<SubmissionPreparer> preparer;
   std::unique_ptr<const NonfinitePolicy> nonfinite;  // null: values are not looked at
+  std::unique_ptr<Injector> injector;                // null: no fault is planted here
   std::unique_ptr<Engine> engine;                    // null once stopped
   std::unique_ptr<ProcessSets> process_sets;
   std::unique_ptr<Operations> operations;
@@ -231,6 +232,12 @@ void Runtime::Impl::start_engine() {
                                  .events = &timeline->events()});
   }
   options.nonfinite = nonfinite.get();
+  if (!config.inject.empty()) {
+    Injection fault = parse_injection(config.inject).value();
+    const bool here = fault.rank == topology.rank;
+    if (here)
+      injector = std::make_unique<Injector>(std::move(fault), [this] { return timeline->steps(); });
+  }
   options.on_stall = [this] { diagnostics->on_stall(); };
   options.on_left_behind = [this] { diagnostics->on_left_behind(); };
   options.on_clock = [this](auto message) { return clocks.on_message(message); };
@@ -287,11 +294,10 @@ Status Runtime::Impl::open_global_set(const JoinOptions& options) {
   if (last != nullptr && !options.has_copies) report_lost_residuals(*last, agreed);
   tuning = std::move(agreed.carried.tuning);
   make_groups(std::move(agreed.tuned));
-  RONDE_ASSIGN_OR_RETURN(auto executor,
-                         groups->open_executor({.key = kGlobalSet,
-                                                .ranks = everyone,
-                                                .finds_nonfinite = nonfinite != nullptr},
-                                               wait));
+  RONDE_ASSIGN_OR_RETURN(
+      auto executor,
+      groups->open_executor(
+          {.key = kGlobalSet, .ranks = everyone, .finds_nonfinite = nonfinite != nullptr}, wait));
   engine->add_set(kGlobalSet, everyone, std::move(executor));
   return {};
 }
@@ -321,8 +327,9 @@ void Runtime::Impl::make_groups(std::vector<SelectionRow> tuned) {
                                  options);
   };
   process_sets = std::make_unique<ProcessSets>(state, *sets, *keys, *engine, open_executor);
-  operations = std::make_unique<Operations>(state, *preparer, *engine, *devices, *timeline,
-                                            diagnostics->callers(), nonfinite.get());
+  operations =
+      std::make_unique<Operations>(state, *preparer, *engine, *devices, *timeline,
+                                   diagnostics->callers(), nonfinite.get(), injector.get());
 }
 
 void Runtime::Impl::stop(std::string_view why) noexcept {

@@ -95,8 +95,8 @@ void NonfiniteCheck::look_at(const Work& work, const std::vector<std::byte>& res
 /// Lossy paths: an odd input counts though no result shows it.
 Result<bool> NonfiniteCheck::found_anywhere(const AbortToken& abort) {
   if (path_.same_bits) return watch_.found();
-  const bool lost = std::ranges::any_of(watch_.first(),
-                                        [](const auto& first) { return first.input.exists(); });
+  const bool lost =
+      std::ranges::any_of(watch_.first(), [](const auto& first) { return first.input.exists(); });
   const std::array<std::int64_t, 1> mine = {watch_.found() || lost ? 1 : 0};
   RONDE_ASSIGN_OR_RETURN(const auto all, exchange_.allgather(mine, abort));
   return std::ranges::any_of(all, [](std::int64_t odd) { return odd != 0; });

@@ -78,8 +78,8 @@ Result<SetId> agree_on_id(Exchange& exchange, const std::vector<int>& ranks,
 namespace {
 
 constexpr std::array<std::string_view, 9> kShared = {
-    "RONDE_ALGORITHM",         "RONDE_DETERMINISTIC",   "RONDE_FUSION_THRESHOLD",
-    "RONDE_PARTITION_BYTES",   "RONDE_CACHE_CAPACITY",  "RONDE_INLINE_PAYLOAD_BYTES",
+    "RONDE_ALGORITHM",         "RONDE_DETERMINISTIC",    "RONDE_FUSION_THRESHOLD",
+    "RONDE_PARTITION_BYTES",   "RONDE_CACHE_CAPACITY",   "RONDE_INLINE_PAYLOAD_BYTES",
     "RONDE_RECONNECT_SECONDS", "RONDE_CHECK_FIRST_STEP", "RONDE_CHECK_NONFINITE"};
 
 /// The settings of one rank.
