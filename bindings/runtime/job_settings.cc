@@ -13,6 +13,7 @@
 
 #include "backends/builtin.h"
 #include "bindings/runtime/groups/rank_place.h"
+#include "bindings/runtime/injection.h"
 #include "bindings/runtime/submission_preparer.h"
 #include "core/engine/engine.h"
 #include "core/ports/topology.h"

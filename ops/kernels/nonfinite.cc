@@ -22,7 +22,7 @@ HWY_INLINE std::size_t count_below(const std::byte* data, std::size_t count, T l
   const hn::ScalableTag<T> d;
   const std::size_t step = hn::Lanes(d);
   const auto magnitude = hn::Set(d, std::numeric_limits<T>::max());
-  const auto least = hn::Set(d, limit);
+  const auto most = hn::Set(d, static_cast<T>(limit - 1));
   const auto at = [&](std::size_t i) {
     return hn::And(load_unaligned(d, data + i * sizeof(T)), magnitude);
   };
@@ -35,9 +35,9 @@ HWY_INLINE std::size_t count_below(const std::byte* data, std::size_t count, T l
       even = hn::Max(even, at(i + k * step));
       odd = hn::Max(odd, at(i + (k + 1) * step));
     }
-    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::Ge(hn::Max(even, odd), least)))) break;
+    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::Gt(hn::Max(even, odd), most)))) break;
   }
-  while (i + step <= count && hn::AllFalse(d, hn::Ge(at(i), least))) i += step;
+  while (i + step <= count && hn::AllFalse(d, hn::Gt(at(i), most))) i += step;
   return i;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 
 #include "core/base/log.h"
 #include "core/protocol/request.h"
@@ -24,6 +25,9 @@ std::string place_of(const Operation& operation, std::string_view tensor) {
   return place;
 }
 
+/// A NaN has a sign, which tells nothing.
+std::string text_of(double value) { return std::isnan(value) ? "NaN" : fmt::to_string(value); }
+
 std::string_view result_of(ReduceOp op) { return op == ReduceOp::kProduct ? "product" : "sum"; }
 
 }  // namespace
@@ -35,9 +39,10 @@ Status NonfinitePolicy::judge(const Operation& operation, std::string_view tenso
   const std::string place = place_of(operation, tensor);
   std::string text =
       finding.odd.rank >= 0
-          ? fmt::format("rank {} put in {} at {}", finding.odd.rank, finding.odd.value, place)
+          ? fmt::format("rank {} put in {} at {}", finding.odd.rank, text_of(finding.odd.value),
+                        place)
           : fmt::format("the {} overflowed to {} at {}, where all ranks' inputs are finite",
-                        result_of(request.op), finding.odd.value, place);
+                        result_of(request.op), text_of(finding.odd.value), place);
   if (steps() > 0) text += fmt::format("; step {}", operation.steps_before() + 1);
   if (!outcome.empty()) text += fmt::format("; {}", outcome);
   const Status status = Status(Code::kNonfinite, text).with_context(described(request));

@@ -39,11 +39,11 @@ sys.stdout.write("".join(f"@{rank} {line}\\n" for line in lines))
 """
 
 PLACES = [
-    ('"small"', "rank 1 put in nan at element 7, float32[40]"),
-    ('"large"', "rank 1 put in nan at element 2999995, float32[3000000]"),
-    ('"scattered"', "rank 1 put in nan at element 1500, float32["),
-    ('"rooted"', "rank 1 put in nan at element 4321, float32[5000]"),
-    ('"group"', "rank 1 put in nan at element 2 of tensor 1, float32[9]"),
+    ('"small"', "rank 1 put in NaN at element 7, float32[40]"),
+    ('"large"', "rank 1 put in NaN at element 2999995, float32[3000000]"),
+    ('"scattered"', "rank 1 put in NaN at element 1500, float32["),
+    ('"rooted"', "rank 1 put in NaN at element 4321, float32[5000]"),
+    ('"group"', "rank 1 put in NaN at element 2 of tensor 1, float32[9]"),
     ('"flood"', "the sum overflowed to inf at element 0, float32[9], where all ranks' inputs are"),
 ]
 
@@ -119,7 +119,7 @@ lines.append(f"finite {bool(values.isfinite().all())}")
 sys.stdout.write("".join(f"@{rank} {line}\\n" for line in lines))
 """
 
-NAMED = "rank 1 put in nan at element 0 (0.weight, and 3 more), float32[4, 3]; step 3"
+NAMED = "rank 1 put in NaN at element 0 (0.weight, and 3 more), float32[4, 3]; step 3"
 
 
 @pytest.mark.parametrize("np", [2, 3])
@@ -196,7 +196,7 @@ def test_a_planted_nan_is_found_where_it_was_planted(tmp_path):
     fault = "nan:rank=1,tensor=1.bias,step=4,element=1"
     status, output = run(tmp_path, script, 2, "skip", "--inject", fault)
     assert status == 0, output
-    assert "rank 1 put in nan at element 1 (1.bias), float32[2]; step 4" in output
+    assert "rank 1 put in NaN at element 1 (1.bias), float32[2]; step 4" in output
     assert said_by(output, 0) == said_by(output, 1) == ["alike True", "finite True"]
 
 
