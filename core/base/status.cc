@@ -7,22 +7,23 @@
 namespace ronde {
 namespace {
 
-constexpr std::array<std::string_view, 16> kCodeNames = {"ok",
-                                                         "invalid argument",
-                                                         "mismatch",
-                                                         "duplicate name",
-                                                         "rank failure",
-                                                         "stalled",
-                                                         "timeout",
-                                                         "aborted",
-                                                         "interrupted",
-                                                         "not initialized",
-                                                         "unsupported",
-                                                         "resource exhausted",
-                                                         "version mismatch",
-                                                         "unavailable",
-                                                         "internal",
-                                                         "not finite"};
+constexpr std::array<std::string_view, static_cast<std::size_t>(kLastCode) + 1> kCodeNames = {
+    "ok",
+    "invalid argument",
+    "mismatch",
+    "duplicate name",
+    "rank failure",
+    "stalled",
+    "timeout",
+    "aborted",
+    "interrupted",
+    "not initialized",
+    "unsupported",
+    "resource exhausted",
+    "version mismatch",
+    "unavailable",
+    "internal",
+    "not finite"};
 
 }  // namespace
 

@@ -36,6 +36,8 @@ enum class Code : std::uint8_t {
   kNonfinite,          ///< Values that were reduced are not finite; the user wants an error then.
 };
 
+inline constexpr Code kLastCode = Code::kNonfinite;
+
 /// The code's stable name, such as "rank failure".
 RONDE_API std::string_view to_string(Code code) noexcept;
 
