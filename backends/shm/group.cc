@@ -46,7 +46,8 @@ CommunicatorTraits shm_traits() {
             return native_of(kind) != nullptr &&
                    (!traits_of(kind).reduces || is_defined(op, dtype));
           }),
-          .native_first = true};
+          .native_first = true,
+          .watches = true};
 }
 
 }  // namespace
@@ -76,7 +77,8 @@ Status ShmGroup::run(const Work& work, DeviceStream /*stream*/, const AbortToken
                       .kernels = *kernels_,
                       .scratch = scratch_,
                       .stop = stop,
-                      .phases = work.phases},
+                      .phases = work.phases,
+                      .watch = work.watch},
                      work);
   if (!broken_.ok()) {
     permission_.revoke(reach_.pids, kLastWrites);

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /* NOLINTBEGIN(readability-identifier-naming): C's names, not those of the C++ code. */
-#define RONDE_C_VERSION 7u
+#define RONDE_C_VERSION 8u
 #define RONDE_C_HOST_BYTES 64
 #define RONDE_C_TEXT_BYTES 1024
 
@@ -38,7 +38,8 @@ typedef enum ronde_code {
   RONDE_RESOURCE_EXHAUSTED = 11,
   RONDE_VERSION_MISMATCH = 12,
   RONDE_UNAVAILABLE = 13,
-  RONDE_INTERNAL = 14
+  RONDE_INTERNAL = 14,
+  RONDE_NONFINITE = 15 /* Since version 8. */
 } ronde_code;
 
 /* Element types. Those from 12 on are known since version 7. */

@@ -47,6 +47,11 @@ constexpr std::array kSettingOptions = {
                   "Compare hashes of parameters and optimizer state between ranks every N steps"},
     SettingOption{"--replica-action", "RONDE_REPLICA_CHECK", "ACTION",
                   "Where they differ: warn (default), fail, or repair"},
+    SettingOption{"--check-nonfinite", "RONDE_CHECK_NONFINITE", "MODE",
+                  "Find who puts NaN or Inf into reductions: off, warn, fail, or skip, which also "
+                  "leaves out the optimizer's step"},
+    SettingOption{"--inject", "RONDE_INJECT", "FAULT",
+                  "Plant a fault, to rehearse: nan:rank=1,tensor=layer3.weight,step=20"},
     SettingOption{"--metrics-port", "RONDE_METRICS_PORT", "NUMBER",
                   "Serve Prometheus metrics: local rank r of each host at this port + r"},
     SettingOption{"--metrics-address", "RONDE_METRICS_ADDRESS", "ADDRESS",

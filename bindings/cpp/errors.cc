@@ -36,6 +36,8 @@ void throw_if_error(const Status& status) {
       throw Unavailable(text);
     case Code::kInternal:
       throw Internal(text);
+    case Code::kNonfinite:
+      throw NonFinite(text);
     default:
       throw Error(status.code(), text);  // of a newer version
   }

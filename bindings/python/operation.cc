@@ -193,6 +193,10 @@ void Handle::order_after(std::uintptr_t stream) {
   check(in_use_.runtime->operations().order_after(operation(), reinterpret_cast<void*>(stream)));
 }
 
+void Handle::judge(const std::string& tensor, const std::string& outcome) const {
+  check(in_use_.runtime->operations().judge(*operation(), tensor, outcome));
+}
+
 const Message& Handle::message() const {
   if (in_use_.message == nullptr) throw py::type_error("only a receive has a message");
   return *in_use_.message;
@@ -252,6 +256,17 @@ void bind_handle(py::module_& module) {
            "Makes later work of a CUDA stream come after the results. Nothing for host memory.")
       .def("output", &output, py::arg("index") = 0,
            "(buffer or None, shape) of an output that the caller gave no memory for.")
+      .def_property_readonly(
+          "finding",
+          [](const Handle& handle) -> py::object {
+            const NonfiniteFinding& finding = handle.operation()->finding();
+            if (!finding.exists()) return py::none();
+            return py::make_tuple(finding.tensor, finding.odd.element);
+          },
+          "(tensor, element) of the first value that is not finite, or None; once done.")
+      .def("judge", &Handle::judge, py::arg("tensor"), py::arg("outcome"),
+           "Warns of the finding that it holds, or raises it. `tensor`: that tensor's name.\n\n"
+           "outcome: what else follows from it, for the text.")
       .def_property_readonly(
           "recv_splits", [](const Handle& handle) { return handle.operation()->recv_splits(); },
           "alltoall: rows received from each member.")

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,8 @@ class Handle {
   void check_place() { checks_place_ = true; }
   /// Makes a CUDA stream wait for the results; once done. Raises the device's error.
   void order_after(std::uintptr_t stream);
+  /// As Operations::judge; raises the error.
+  void judge(const std::string& tensor, const std::string& outcome) const;
   [[nodiscard]] const OperationPtr& operation() const { return in_use_.operation; }
   /// The sender and size of a received message; once done. Raises TypeError for other operations.
   [[nodiscard]] const Message& message() const;

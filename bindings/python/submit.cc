@@ -273,10 +273,17 @@ Request request_of(int kind, const py::tuple& call) {
   return request;
 }
 
-Submission make_submission(Runtime& runtime, SetId set, int kind, const py::list& inputs,
-                           const py::list& outputs, const py::tuple& call) {
+/// The submission of a call, without its tensors.
+Submission submission_of(int kind, const py::tuple& call) {
   Submission submission;
   submission.request = request_of(kind, call);
+  submission.holds_finding = field<bool>(call, 10, "holds_finding");
+  return submission;
+}
+
+Submission make_submission(Runtime& runtime, SetId set, int kind, const py::list& inputs,
+                           const py::list& outputs, const py::tuple& call) {
+  Submission submission = submission_of(kind, call);
   Request& request = submission.request;
   const bool in_place = outputs.is(inputs);
   submission.inputs.reserve(inputs.size());
@@ -308,8 +315,7 @@ Submission make_submission(Runtime& runtime, SetId set, int kind, const py::list
 
 /// Gradients that are replaced by their results. They are checked already.
 Submission make_submission(int kind, const SentGradients& gradients, const py::tuple& call) {
-  Submission submission;
-  submission.request = request_of(kind, call);
+  Submission submission = submission_of(kind, call);
   for (const SentGradients::One& one : gradients.all()) {
     submission.inputs.push_back(one.memory.data);
     submission.outputs.push_back(one.memory.data);

@@ -13,6 +13,7 @@
 
 #include "backends/builtin.h"
 #include "bindings/runtime/groups/rank_place.h"
+#include "bindings/runtime/injection.h"
 #include "bindings/runtime/submission_preparer.h"
 #include "core/engine/engine.h"
 #include "core/ports/topology.h"
@@ -79,6 +80,7 @@ Status check_named_choices(const Config& config) {
   RONDE_RETURN_IF_ERROR(check_backend(config.backend));
   RONDE_RETURN_IF_ERROR(check_algorithm(config.algorithm)
                             .with_context(fmt::format("RONDE_ALGORITHM=\"{}\"", config.algorithm)));
+  if (!config.inject.empty()) RONDE_RETURN_IF_ERROR(parse_injection(config.inject).status());
   return job_compression(config.compression)
       .status()
       .with_context(fmt::format("RONDE_COMPRESSION=\"{}\"", config.compression));

@@ -20,6 +20,7 @@ Status check_message(std::string_view call, const void* data, std::size_t bytes)
 Result<OperationPtr> Operations::submit(SetId set, Submission submission) {
   RONDE_RETURN_IF_ERROR(state_.usable());
   RONDE_RETURN_IF_ERROR(preparer_.prepare(submission, set));
+  if (injector_ != nullptr) injector_->plant(submission);
   return engine_.submit(set, std::move(submission));
 }
 
@@ -48,6 +49,12 @@ Status Operations::order_after(const OperationPtr& operation, DeviceStream strea
   const int index = operation->submission().request.device.index;
   RONDE_ASSIGN_OR_RETURN(const auto device, devices_.open(index));
   return device->wait(stream, *completion);
+}
+
+Status Operations::judge(const Operation& operation, std::string_view tensor,
+                         std::string_view outcome) const {
+  const bool asked = nonfinite_ != nullptr && operation.finding().exists();
+  return asked ? nonfinite_->judge(operation, tensor, outcome) : Status();
 }
 
 Result<OperationPtr> Operations::join(SetId set, std::function<void(Operation&)> on_done) {

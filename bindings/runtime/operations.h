@@ -6,10 +6,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "bindings/runtime/diagnosis/callers.h"
 #include "bindings/runtime/groups/devices.h"
 #include "bindings/runtime/groups/runtime_state.h"
+#include "bindings/runtime/injection.h"
 #include "bindings/runtime/submission_preparer.h"
 #include "bindings/runtime/timeline.h"
 #include "core/base/status.h"
@@ -21,15 +23,18 @@ namespace ronde {
 /// Starts this rank's operations over the engine, as long as the runtime is usable. Threads: any.
 class Operations {
  public:
-  /// All outlive it; `engine` until `state` ends.
+  /// All outlive it; `nonfinite` and `injector` may be null; `engine` until `state` ends.
   Operations(const RuntimeState& state, const SubmissionPreparer& preparer, Engine& engine,
-             Devices& devices, Timeline& timeline, diagnosis::WaitingCallers& callers)
+             Devices& devices, Timeline& timeline, diagnosis::WaitingCallers& callers,
+             const NonfinitePolicy* nonfinite, Injector* injector)
       : state_(state),
         preparer_(preparer),
         engine_(engine),
         devices_(devices),
         timeline_(timeline),
-        callers_(callers) {}
+        callers_(callers),
+        nonfinite_(nonfinite),
+        injector_(injector) {}
 
   /// Submits one operation to a set. Blocks: never. Tensors in device memory may still be written
   /// by work of Submission::stream; they are done when their work is queued, see order_after().
@@ -47,6 +52,10 @@ class Operations {
   /// Orders what `stream` is given from now on after the results of `operation`, which is done
   /// without error. Nothing for tensors in host memory. Blocks: never.
   Status order_after(const OperationPtr& operation, DeviceStream stream);
+
+  /// As NonfinitePolicy::judge, of an operation that holds its finding; ok if it has none.
+  [[nodiscard]] Status judge(const Operation& operation, std::string_view tensor,
+                             std::string_view outcome) const;
 
   /// Declares that this rank has no more data in this set; done when all have joined.
   /// `on_done`: as Submission::on_done.
@@ -71,6 +80,8 @@ class Operations {
   Devices& devices_;
   Timeline& timeline_;
   diagnosis::WaitingCallers& callers_;
+  const NonfinitePolicy* const nonfinite_;
+  Injector* const injector_;
 };
 
 }  // namespace ronde

@@ -127,7 +127,9 @@ struct Runtime::Impl {
   std::unique_ptr<GroupFactory> groups;
   std::unique_ptr<ProcessSetTable> sets;
   std::unique_ptr<SubmissionPreparer> preparer;
-  std::unique_ptr<Engine> engine;  // null once stopped
+  std::unique_ptr<const NonfinitePolicy> nonfinite;  // null: values are not looked at
+  std::unique_ptr<Injector> injector;                // null: no fault is planted here
+  std::unique_ptr<Engine> engine;                    // null once stopped
   std::unique_ptr<ProcessSets> process_sets;
   std::unique_ptr<Operations> operations;
 };
@@ -223,6 +225,19 @@ void Runtime::Impl::start_engine() {
   options.abort = abort;
   options.events = &timeline->events();
   options.meter = &meter();
+  if (config.check_nonfinite != "off") {
+    nonfinite = std::make_unique<NonfinitePolicy>(
+        NonfinitePolicy::Options{.fails = config.check_nonfinite == "fail",
+                                 .steps = [this] { return timeline->steps(); },
+                                 .events = &timeline->events()});
+  }
+  options.nonfinite = nonfinite.get();
+  if (!config.inject.empty()) {
+    Injection fault = parse_injection(config.inject).value();
+    const bool here = fault.rank == topology.rank;
+    if (here)
+      injector = std::make_unique<Injector>(std::move(fault), [this] { return timeline->steps(); });
+  }
   options.on_stall = [this] { diagnostics->on_stall(); };
   options.on_left_behind = [this] { diagnostics->on_left_behind(); };
   options.on_clock = [this](auto message) { return clocks.on_message(message); };
@@ -279,8 +294,10 @@ Status Runtime::Impl::open_global_set(const JoinOptions& options) {
   if (last != nullptr && !options.has_copies) report_lost_residuals(*last, agreed);
   tuning = std::move(agreed.carried.tuning);
   make_groups(std::move(agreed.tuned));
-  RONDE_ASSIGN_OR_RETURN(auto executor,
-                         groups->open_executor({.key = kGlobalSet, .ranks = everyone}, wait));
+  RONDE_ASSIGN_OR_RETURN(
+      auto executor,
+      groups->open_executor(
+          {.key = kGlobalSet, .ranks = everyone, .finds_nonfinite = nonfinite != nullptr}, wait));
   engine->add_set(kGlobalSet, everyone, std::move(executor));
   return {};
 }
@@ -302,12 +319,17 @@ void Runtime::Impl::make_groups(std::vector<SelectionRow> tuned) {
                                                            .tuned = std::move(tuned)});
   const auto open_executor = [this](std::uint64_t key, const std::vector<int>& ranks,
                                     const WaitOptions& options, const NewSet& set) {
-    return groups->open_executor({.key = key, .ranks = ranks, .set = set.id, .set_name = set.name},
+    return groups->open_executor({.key = key,
+                                  .ranks = ranks,
+                                  .set = set.id,
+                                  .set_name = set.name,
+                                  .finds_nonfinite = nonfinite != nullptr},
                                  options);
   };
   process_sets = std::make_unique<ProcessSets>(state, *sets, *keys, *engine, open_executor);
-  operations = std::make_unique<Operations>(state, *preparer, *engine, *devices, *timeline,
-                                            diagnostics->callers());
+  operations =
+      std::make_unique<Operations>(state, *preparer, *engine, *devices, *timeline,
+                                   diagnostics->callers(), nonfinite.get(), injector.get());
 }
 
 void Runtime::Impl::stop(std::string_view why) noexcept {

@@ -20,6 +20,7 @@ absl::StatusCode code_of(std::int32_t code) {
   switch (code) {
     case RONDE_INVALID_ARGUMENT:
     case RONDE_DUPLICATE_NAME:
+    case RONDE_NONFINITE:
       return absl::StatusCode::kInvalidArgument;
     case RONDE_MISMATCH:
     case RONDE_NOT_INITIALIZED:

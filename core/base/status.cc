@@ -7,21 +7,23 @@
 namespace ronde {
 namespace {
 
-constexpr std::array<std::string_view, 15> kCodeNames = {"ok",
-                                                         "invalid argument",
-                                                         "mismatch",
-                                                         "duplicate name",
-                                                         "rank failure",
-                                                         "stalled",
-                                                         "timeout",
-                                                         "aborted",
-                                                         "interrupted",
-                                                         "not initialized",
-                                                         "unsupported",
-                                                         "resource exhausted",
-                                                         "version mismatch",
-                                                         "unavailable",
-                                                         "internal"};
+constexpr std::array<std::string_view, static_cast<std::size_t>(kLastCode) + 1> kCodeNames = {
+    "ok",
+    "invalid argument",
+    "mismatch",
+    "duplicate name",
+    "rank failure",
+    "stalled",
+    "timeout",
+    "aborted",
+    "interrupted",
+    "not initialized",
+    "unsupported",
+    "resource exhausted",
+    "version mismatch",
+    "unavailable",
+    "internal",
+    "not finite"};
 
 }  // namespace
 

@@ -33,7 +33,10 @@ enum class Code : std::uint8_t {
   kVersionMismatch,    ///< A peer runs another Ronde version.
   kUnavailable,        ///< A peer, library or device could not be reached.
   kInternal,           ///< A bug in Ronde.
+  kNonfinite,          ///< Values that were reduced are not finite; the user wants an error then.
 };
+
+inline constexpr Code kLastCode = Code::kNonfinite;
 
 /// The code's stable name, such as "rank failure".
 RONDE_API std::string_view to_string(Code code) noexcept;

@@ -17,7 +17,7 @@ void WireReader::get(Status& status) {
   FailedRank failed;
   (*this)(code, message, has_rank);
   if (has_rank) (*this)(failed.rank, failed.host, failed.pid);
-  require(code <= Code::kInternal, "an error's code is unknown");
+  require(code <= kLastCode, "an error's code is unknown");
   require(!has_rank || failed.rank >= 0, "an error is about no rank");
   status = {};
   if (!ok() || code == Code::kOk) return;

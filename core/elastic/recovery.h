@@ -21,6 +21,7 @@ enum class Recovery : std::uint8_t {
     case Code::kInterrupted:
     case Code::kInvalidArgument:
     case Code::kMismatch:
+    case Code::kNonfinite:
     case Code::kNotInitialized:
     case Code::kUnsupported:
     case Code::kVersionMismatch:

@@ -74,6 +74,7 @@ void Engine::add_set(SetId id, std::vector<int> members, std::unique_ptr<Executo
   queue.launches = &launch_order_;
   queue.coordinator = &queues_.launches();
   queue.left_behind = &left_behind_;
+  queue.nonfinite = options_.nonfinite;
   const auto made = std::make_shared<SetQueue>(std::move(queue));
   queues_.add(made);
   tasks_.post([this, made] {

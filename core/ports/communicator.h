@@ -18,6 +18,7 @@
 #include "core/ports/phases.h"
 #include "core/ports/reduce_kernels.h"
 #include "core/ports/transport.h"
+#include "core/ports/value_watch.h"
 
 namespace ronde {
 
@@ -67,6 +68,7 @@ struct Work {
   std::span<const SegmentOrigin> origins =
       {};                           ///< By segment; empty: segment i is all of tensor i.
   PhaseObserver* phases = nullptr;  ///< Is notified of phases; null: none are reported.
+  ValueWatch* watch = nullptr;      ///< Is shown values, see CommunicatorTraits::watches; or null.
 };
 
 /// Sum of the segments' bytes.
@@ -129,6 +131,9 @@ struct CommunicatorTraits {
   /// the result, and are sent later. The communicator applies the factors of such a reduction
   /// itself.
   bool lossy = false;
+  /// Allreduces show their results to Work::watch. Where it finds one on any rank, every rank is
+  /// told, and all inputs there were shown by some rank.
+  bool watches = false;
   /// All waits call AbortToken::poll(): a caller that runs work itself still learns of signals.
   bool polls = true;
 };

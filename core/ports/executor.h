@@ -14,6 +14,7 @@
 #include "core/base/dtype.h"
 #include "core/base/status.h"
 #include "core/ports/event_sink.h"
+#include "core/ports/value_watch.h"
 
 namespace ronde {
 
@@ -34,6 +35,19 @@ class LaunchTurn {
 /// Called in the executing thread; the memory must be of `shape` and the operation's dtype.
 using OutputAllocator = std::function<Result<void*>(std::size_t index, const Shape& shape)>;
 
+struct BundleTensor;
+
+/// The first value of an operation that is not finite, the same on all ranks.
+struct NonfiniteFinding {
+  std::size_t tensor = 0;  ///< Of the operation.
+  OddValue odd;  ///< An input; or a result, with a negative rank: all inputs were finite there.
+  bool reports = false;  ///< This rank is the first of those that have the operation.
+
+  [[nodiscard]] bool exists() const noexcept { return odd.exists(); }
+  /// Takes what a tensor or piece has, if that comes first.
+  void keep_first(const BundleTensor& of, OddValue found, bool is_first_rank) noexcept;
+};
+
 /// One tensor of a bundle as this rank holds it. A rank that has joined has `in` and `out` null and
 /// no allocator: it takes part with zeros and keeps nothing.
 struct BundleTensor {
@@ -44,13 +58,30 @@ struct BundleTensor {
   std::span<const std::int64_t> splits;  ///< alltoall: rows for each rank; empty means even.
   std::vector<std::int64_t>* recv_splits = nullptr;  ///< alltoall: written where not null.
   const OutputAllocator* allocate = nullptr;
-  std::size_t index = 0;  ///< Passed to `allocate`.
-  double weight = 1.0;    ///< Of a weighted bundle: this rank's share of the sum of weights.
+  std::size_t index = 0;   ///< Passed to `allocate`.
+  std::int64_t begin = 0;  ///< The first element in the operation's tensor, where it is a piece.
+  NonfiniteFinding* finding = nullptr;  ///< Gets what is not finite; null: nobody asks.
+  double weight = 1.0;  ///< Of a weighted bundle: this rank's share of the sum of weights.
   /// In device memory only. `ready`: the point after which `in` may be read and `out` written
   /// (null: now). `complete` gets the point after which the result is there.
   const DeviceEvent* ready = nullptr;
   std::shared_ptr<DeviceEvent>* complete = nullptr;
 };
+
+inline void NonfiniteFinding::keep_first(const BundleTensor& of, OddValue found,
+                                         bool is_first_rank) noexcept {
+  if (!found.exists() || (exists() && of.index > tensor)) return;
+  found.element += of.begin;
+  if (of.index < tensor || !exists()) odd = {};
+  // An input is the cause of odd results of its tensor.
+  if (odd.exists() && (odd.rank < 0) != (found.rank < 0)) {
+    if (odd.rank < 0) odd = found;
+  } else {
+    odd.keep_first(found);
+  }
+  tensor = of.index;
+  reports = is_first_rank;
+}
 
 /// Bits of the count of a set's bundles in Bundle::id. The set's id is above them. JSON is exact to
 /// 53 bits.

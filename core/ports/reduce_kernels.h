@@ -65,6 +65,12 @@ class ReduceKernels {
   /// integers towards zero, saturating; between integers modulo the width; to bool "is not zero".
   virtual void cast(DType from, const void* in, DType to, void* out,
                     std::size_t count) const noexcept = 0;
+
+  /// The index of the first element that is NaN, or infinite unless `only_nan`; `count` where there
+  /// is none, as in other than floating types. No alignment is needed.
+  [[nodiscard]] virtual std::size_t first_nonfinite(DType dtype, const void* data,
+                                                    std::size_t count,
+                                                    bool only_nan) const noexcept = 0;
 };
 
 /// How one allreduce is asked for.

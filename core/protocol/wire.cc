@@ -30,7 +30,7 @@ Status check(const OpKey& key) { return check_identity(key.name, key.ordinal); }
 Status check(const Notice& notice) { return check(notice.key); }
 Status check(const Overdue& overdue) { return check(overdue.key); }
 
-Status check(Code code) { return code > Code::kInternal ? malformed("unknown code") : Status(); }
+Status check(Code code) { return code > kLastCode ? malformed("unknown code") : Status(); }
 
 Status check_kind(int kind) {
   return kind < 0 || kind >= kCollectiveCount ? malformed("unknown collective") : Status();

@@ -58,6 +58,7 @@ CommunicatorTraits traits_of(const Communicator* inner) {
   return {.name = inner == nullptr ? "self" : inner->traits().name,
           .supports = SupportTable::of([](auto...) { return true; }),
           .native_first = true,
+          .watches = inner != nullptr && inner->traits().watches,
           .polls = inner == nullptr || inner->traits().polls};
 }
 

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "core/protocol/request.h"
 #include "ops/communicator/bundle_tracer.h"
 #include "ops/compression/registry.h"
+#include "ops/execution/nonfinite_check.h"
 #include "ops/execution/output_planner.h"
 #include "ops/execution/weighting.h"
 #include "ops/execution/work_binder.h"
@@ -37,7 +39,11 @@ class BundleExecutor final : public Executor {
         weighting_(options.kernels),
         tracer_(options.events, options.set_name),
         binder_(binder_options(options)),
-        planner_(binder_.exchange(), options.rank, options.size) {}
+        planner_(binder_.exchange(), options.rank, options.size) {
+    if (options.finds_nonfinite) {
+      nonfinite_.emplace(options.kernels, binder_.exchange(), options.rank, options.size);
+    }
+  }
 
   Status execute(const Bundle& bundle, const AbortToken& abort) override;
   bool polls() const noexcept override { return binder_.polls(); }
@@ -52,12 +58,16 @@ class BundleExecutor final : public Executor {
   Status deliver(const Bundle& bundle, const AbortToken& abort);
   Status run(const Bundle& bundle, const Work& work, const AbortToken& abort);
   Status run_weighted(const Bundle& bundle, const Work& work, const AbortToken& abort);
+  [[nodiscard]] bool finds_nonfinite(const Bundle& bundle) const {
+    return nonfinite_ && NonfiniteCheck::applies(bundle);
+  }
 
   const int size_;
   Weighting weighting_;
   BundleTracer tracer_;
   WorkBinder binder_;
   OutputPlanner planner_;
+  std::optional<NonfiniteCheck> nonfinite_;
   CompressionFacts facts_;  // of what ran last
 };
 
@@ -107,6 +117,8 @@ Status BundleExecutor::deliver(const Bundle& bundle, const AbortToken& abort) {
     return {Code::kInternal, "a result came with the agreement and does not fit its tensor"};
   }
   facts_ = {};
+  const bool looks = finds_nonfinite(bundle);
+  if (looks) nonfinite_->look_at(work, bundle.result);
   void* const out = work.segments[0].out;
   const auto copy = [&](PhaseObserver*) {
     if (out != nullptr) std::memcpy(out, bundle.result.data(), bundle.result.size());
@@ -114,12 +126,15 @@ Status BundleExecutor::deliver(const Bundle& bundle, const AbortToken& abort) {
   };
   RONDE_RETURN_IF_ERROR(tracer_.trace(
       bundle, {.bytes = work.bytes, .algorithm = "inline", .path = "control"}, facts_, copy));
+  if (looks) RONDE_RETURN_IF_ERROR(nonfinite_->end(bundle, abort));
   return planner_.allocation();
 }
 
 Status BundleExecutor::run(const Bundle& bundle, const Work& work, const AbortToken& abort) {
   RONDE_ASSIGN_OR_RETURN(BoundWork bound, binder_.bind(bundle, work, abort));
   facts_ = {};
+  const bool looks = finds_nonfinite(bundle);
+  if (looks) bound.work = nonfinite_->begin(bound.work, binder_.watched_path(bound));
   const auto move = [&](PhaseObserver* phases) {
     bound.work.phases = phases;
     RONDE_RETURN_IF_ERROR(binder_.run(bound, abort));
@@ -127,7 +142,8 @@ Status BundleExecutor::run(const Bundle& bundle, const Work& work, const AbortTo
     return Status();
   };
   RONDE_RETURN_IF_ERROR(tracer_.trace(bundle, bound.traced, facts_, move));
-  return binder_.finish(bundle, bound, abort);
+  RONDE_RETURN_IF_ERROR(binder_.finish(bundle, bound, abort));
+  return looks ? nonfinite_->end(bundle, abort) : Status();
 }
 
 Status BundleExecutor::run_weighted(const Bundle& bundle, const Work& work,

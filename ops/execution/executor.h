@@ -22,9 +22,10 @@ struct ExecutorOptions : AlgorithmOptions {
   std::shared_ptr<ResidualStore> residuals;  ///< Null: compression without error feedback.
   /// Note the norm of a tensor's residual every N of its steps (0: never).
   std::size_t loss_steps = 0;
-  int set = 0;               ///< The process set, as residuals are kept by it.
-  std::string set_name;      ///< In timelines; empty: the global set's.
-  DeviceOpener open_device;  ///< Empty: tensors in device memory are kUnsupported.
+  int set = 0;                   ///< The process set, as residuals are kept by it.
+  std::string set_name;          ///< In timelines; empty: the global set's.
+  bool finds_nonfinite = false;  ///< BundleTensor::finding is served; the same on all ranks.
+  DeviceOpener open_device;      ///< Empty: tensors in device memory are kUnsupported.
 };
 
 /// Makes the executor of ops/. Beyond the contract of Executor:

@@ -170,6 +170,16 @@ Status WorkBinder::run(const BoundWork& bound, const AbortToken& abort) {
                      : bound.communicator->run(bound.work, bound.stream, abort);
 }
 
+/// Collectives of other libraries promise no bits.
+WatchedPath WorkBinder::watched_path(const BoundWork& bound) const {
+  const bool whole = bound.work.kind == Collective::kAllreduce && bound.route;
+  const bool native = whole && bound.route->path == Path::kNative;
+  const bool shows = native && host_.dense().traits().watches;
+  return {.shows_values = shows,
+          .same_bits = whole && (!native || shows || host_.levels()),
+          .lossy = bound.compression != nullptr};
+}
+
 Status WorkBinder::finish(const Bundle& bundle, const BoundWork& bound, const AbortToken& abort) {
   if (is_adasum(bound.work)) return device_.bring_up(bound.on_device);
   if (bound.compression != nullptr) RONDE_RETURN_IF_ERROR(keep_residuals(bundle, bound, abort));

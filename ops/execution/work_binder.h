@@ -19,6 +19,7 @@
 #include "ops/execution/auto_compression.h"
 #include "ops/execution/compression_binder.h"
 #include "ops/execution/host_communicators.h"
+#include "ops/execution/nonfinite_check.h"
 
 namespace ronde {
 
@@ -74,6 +75,9 @@ class WorkBinder {
   Status finish(const Bundle& bundle, const BoundWork& bound, const AbortToken& abort);
   /// Hands out the event after which a bundle's results in device memory are complete.
   Status end(const Bundle& bundle, const AbortToken& abort);
+
+  /// The part of the search for values that are not finite that a bound work's path does.
+  [[nodiscard]] WatchedPath watched_path(const BoundWork& bound) const;
 
   /// The exchange of numbers among the ranks.
   [[nodiscard]] NumberExchange& exchange() noexcept { return exchange_; }

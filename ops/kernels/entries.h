@@ -57,6 +57,9 @@ void narrow_double_to_odd(const double* in, float* out, std::size_t count);
 /// Any pair of types, element by element.
 void cast_scalar(DType from, const void* in, DType to, void* out, std::size_t count);
 
+/// As ReduceKernels::first_nonfinite().
+std::size_t first_nonfinite(DType dtype, const void* data, std::size_t count, bool only_nan);
+
 /// The instruction set that the entries above use now, such as "AVX-512".
 std::string target_name();
 

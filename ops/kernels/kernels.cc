@@ -107,6 +107,11 @@ class SimdKernels final : public ReduceKernels {
     if (is_half(from) && to == kDouble) return widen_to_double(from, in, to_doubles, count);
     kernels::cast_scalar(from, in, to, out, count);
   }
+
+  std::size_t first_nonfinite(DType dtype, const void* data, std::size_t count,
+                              bool only_nan) const noexcept override {
+    return kernels::first_nonfinite(dtype, data, count, only_nan);
+  }
 };
 
 }  // namespace

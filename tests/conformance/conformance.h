@@ -63,6 +63,7 @@ void conformance_means(ConformanceFixture& fixture);
 void conformance_weights(ConformanceFixture& fixture);
 void conformance_adasum(ConformanceFixture& fixture);
 void conformance_not_a_number(ConformanceFixture& fixture);
+void conformance_nonfinite(ConformanceFixture& fixture);
 void conformance_fused(ConformanceFixture& fixture);
 void conformance_joined(ConformanceFixture& fixture);
 void conformance_reduce(ConformanceFixture& fixture);
@@ -127,3 +128,8 @@ void conformance_abort(ConformanceFixture& fixture);
                           conformance_barrier)                                                    \
   RONDE_CONFORMANCE_CASE_(name ": abort ends every wait for a rank that never comes", Fixture,    \
                           conformance_abort)
+
+/// The case that holds over host memory alone.
+#define RONDE_NONFINITE_CONFORMANCE(name, Fixture)                                             \
+  RONDE_CONFORMANCE_CASE_(name ": who put in NaN or Inf first is known to all ranks", Fixture, \
+                          conformance_nonfinite)

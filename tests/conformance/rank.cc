@@ -11,7 +11,8 @@ namespace ronde::test {
 namespace {
 
 std::unique_ptr<Executor> executor_over(ConformanceFixture& fixture, Backend& backend,
-                                        const GroupSpec& group, Exchange& exchange) {
+                                        const GroupSpec& group, Exchange& exchange,
+                                        bool finds_nonfinite) {
   auto plane = backend.open(group, exchange);
   if (!plane.ok()) FAIL("open: " << plane.status().to_string());
   ExecutorOptions options;
@@ -20,6 +21,7 @@ std::unique_ptr<Executor> executor_over(ConformanceFixture& fixture, Backend& ba
   options.algorithm = fixture.algorithm();
   options.rank = group.rank;
   options.size = group.size();
+  options.finds_nonfinite = finds_nonfinite;
   return fixture.make_executor(std::move(options), group, exchange);
 }
 
@@ -41,13 +43,13 @@ std::shared_ptr<const ReduceKernels> ConformanceFixture::kernels() const {
 }
 
 Rank::Rank(ConformanceFixture& fixture, Backend& backend, const GroupSpec& group,
-           Exchange& exchange)
+           Exchange& exchange, bool finds_nonfinite)
     : rank_(group.rank),
       size_(group.size()),
       same_bits_(fixture.same_bits()),
       exchange_(exchange),
       abort_(group.abort),
-      executor_(executor_over(fixture, backend, group, exchange)) {}
+      executor_(executor_over(fixture, backend, group, exchange, finds_nonfinite)) {}
 
 Bytes Rank::run_one(Bundle bundle, const Bytes& in, Place place, std::size_t count,
                     double weight) const {
@@ -89,15 +91,30 @@ void on_ranks(ConformanceFixture& fixture, const std::function<void(const Rank&)
   on_ranks(fixture, fixture.rank_counts(), body);
 }
 
-void on_ranks(ConformanceFixture& fixture, const std::vector<int>& counts,
-              const std::function<void(const Rank&)>& body) {
+namespace {
+
+void on_groups(ConformanceFixture& fixture, const std::vector<int>& counts, bool finds_nonfinite,
+               const std::function<void(const Rank&)>& body) {
   for (const int ranks : counts) {
     fixture.run(ranks, [&](int, Backend& backend, const GroupSpec& group, Exchange& exchange) {
-      const Rank rank(fixture, backend, group, exchange);
+      const Rank rank(fixture, backend, group, exchange, finds_nonfinite);
       body(rank);
       rank.share("done");  // no rank closes the group while another still uses it
     });
   }
+}
+
+}  // namespace
+
+void on_ranks(ConformanceFixture& fixture, const std::vector<int>& counts,
+              const std::function<void(const Rank&)>& body) {
+  on_groups(fixture, counts, false, body);
+}
+
+void on_watching_ranks(ConformanceFixture& fixture, const std::function<void(const Rank&)>& body) {
+  std::vector<int> counts = fixture.rank_counts();
+  std::erase_if(counts, [](int ranks) { return ranks > 5; });
+  on_groups(fixture, counts, true, body);
 }
 
 Bundle bundle_of(Collective kind, DType dtype, ReduceOp op, int root) {

@@ -21,7 +21,8 @@ enum class Place { kIn, kOut };
 /// Threads: the rank's own.
 class Rank {
  public:
-  Rank(ConformanceFixture& fixture, Backend& backend, const GroupSpec& group, Exchange& exchange);
+  Rank(ConformanceFixture& fixture, Backend& backend, const GroupSpec& group, Exchange& exchange,
+       bool finds_nonfinite = false);
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
   [[nodiscard]] int size() const noexcept { return size_; }
@@ -60,6 +61,9 @@ void on_ranks(ConformanceFixture& fixture, const std::function<void(const Rank&)
 /// Runs `body` on every rank of groups of these sizes.
 void on_ranks(ConformanceFixture& fixture, const std::vector<int>& counts,
               const std::function<void(const Rank&)>& body);
+
+/// Runs `body` on every rank of groups of at most five, whose executors find what is not finite.
+void on_watching_ranks(ConformanceFixture& fixture, const std::function<void(const Rank&)>& body);
 
 /// A bundle without tensors.
 Bundle bundle_of(Collective kind, DType dtype, ReduceOp op = ReduceOp::kSum, int root = 0);

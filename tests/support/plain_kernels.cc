@@ -221,6 +221,17 @@ class PlainKernels final : public ReduceKernels {
             std::size_t count) const noexcept override {
     for (std::size_t i = 0; i < count; ++i) store_rounded(to, out, i, widest(from, in, i));
   }
+
+  std::size_t first_nonfinite(DType dtype, const void* data, std::size_t count,
+                              bool only_nan) const noexcept override {
+    std::size_t i = 0;
+    const auto is_odd = [&] {
+      const auto value = static_cast<double>(widest(dtype, data, i));
+      return std::isnan(value) || (!only_nan && std::isinf(value));
+    };
+    while (i < count && !(is_floating(dtype) && is_odd())) ++i;
+    return i;
+  }
 };
 
 }  // namespace

@@ -104,8 +104,12 @@ std::vector<std::size_t> chunk_offsets(const Scratch& scratch, std::size_t me) {
 
 Status synchronise(const Context& with) {
   RONDE_RETURN_IF_ERROR(with.steps.begin(with.stop));
+  note_odd(with, with.watch != nullptr && with.watch->found());
   with.steps.arrive();
-  return with.steps.wait_all(with.steps.current() - 1, with.stop);
+  const Step step = with.steps.current() - 1;
+  RONDE_RETURN_IF_ERROR(with.steps.wait_all(step, with.stop));
+  read_odd(with, step);
+  return {};
 }
 
 Result<Places> Places::exchange(const Context& with, std::span<const Segment> segments,

@@ -88,7 +88,8 @@ bool favours_kernel(const Context& with, std::size_t bytes);
 /// True if a collective of `count` segments and this size takes this path where it is possible.
 bool goes_direct(const Context& with, std::size_t bytes, std::size_t count);
 
-/// One step of all ranks, with nothing in it. Errors: the abort's status.
+/// One step of all ranks: with nothing in it but what the watch has found.
+/// Errors: the abort's status.
 Status synchronise(const Context& with);
 
 /// Allreduce where goes_direct; by two_shot where some buffers cannot be reached.

@@ -77,10 +77,24 @@ void OwnChunk::reduce_piece(const Segment& piece, std::size_t offset) {
   auto& inputs = with_.scratch.inputs;
   for (std::size_t r = 0; r < ranks_; ++r) inputs[r] = input(r, piece, offset);
   const std::size_t count = piece.bytes / size_of(what_.dtype);
+  if (with_.watch != nullptr && piece.in == piece.out) watch_input(me_, piece);
   if (streaming_ && piece.in != piece.out) {
     with_.kernels.reduce_streaming(what_, inputs, piece.out, count);
   } else {
     with_.kernels.reduce(what_, inputs, piece.out, count);
+  }
+  if (with_.watch != nullptr) watch_piece(piece);
+}
+
+void OwnChunk::watch_input(std::size_t rank, const Segment& piece) {
+  with_.watch->look_at_input(static_cast<int>(rank), own_.segment(), own_.within(),
+                             with_.scratch.inputs[rank], piece.bytes);
+}
+
+void OwnChunk::watch_piece(const Segment& piece) {
+  if (!with_.watch->look_at_result(own_.segment(), own_.within(), piece.out, piece.bytes)) return;
+  for (std::size_t r = 0; r < ranks_; ++r) {
+    if (r != me_ || piece.in != piece.out) watch_input(r, piece);
   }
 }
 

@@ -35,16 +35,22 @@ class OwnChunk {
       if (with_.stop.aborted()) return with_.stop.status();
       const Cursor block = own_;
       std::size_t offset = 0;
-      own_.take(bytes, [&](const Segment& piece) {
-        reduce_piece(piece, offset);
-        offset += piece.bytes;
-      });
+      const std::size_t together = with_.watch == nullptr ? bytes : kWatchedBytes;
+      for (std::size_t at = 0; at < bytes; at += together) {
+        own_.take(std::min(together, bytes - at), [&](const Segment& piece) {
+          reduce_piece(piece, offset);
+          offset += piece.bytes;
+        });
+      }
       RONDE_RETURN_IF_ERROR(after(block, bytes));
     }
     return {};
   }
 
  private:
+  /// What the watch looks at is still in the L1 cache.
+  static constexpr std::size_t kWatchedBytes = std::size_t{8} << 10;
+
   [[nodiscard]] std::byte* staged(std::size_t rank) const;
   [[nodiscard]] std::size_t stride() const { return (block_ + kAlign) / kAlign * kAlign; }
   /// Lets staged blocks begin where the next output does in its cache line. Then no copy, load or
@@ -56,6 +62,10 @@ class OwnChunk {
   Status stage(std::size_t bytes);
   Status stage_from(std::size_t rank, std::size_t bytes);
   void reduce_piece(const Segment& piece, std::size_t offset);
+  /// Shows the watch the inputs of an odd result, whose owners may overwrite them soon.
+  void watch_piece(const Segment& piece);
+  /// Shows it one of scratch.inputs.
+  void watch_input(std::size_t rank, const Segment& piece);
 
   const Context& with_;
   const Reduction& what_;

@@ -14,6 +14,15 @@ namespace {
 constexpr std::size_t kOneShotBytes = std::size_t{8} << 10;
 constexpr std::size_t kOneShotBytesCrowded = std::size_t{64} << 10;
 
+/// Shows a result to the watch, and this rank's input if it is odd. All ranks see the same.
+void watch_piece(const Context& with, const Cursor& at, const Segment& piece,
+                 const std::byte* mine) {
+  ValueWatch* const watch = with.watch;
+  if (watch == nullptr) return;
+  if (!watch->look_at_result(at.segment(), at.within(), piece.out, piece.bytes)) return;
+  watch->look_at_input(with.steps.rank(), at.segment(), at.within(), mine, piece.bytes);
+}
+
 Status one_shot(const Context& with, const Work& work, bool deliver) {
   const Phase phase(with.phases, "one-shot");
   const Slices slices = cut(total_bytes(work), with.steps.slot_bytes());
@@ -30,7 +39,10 @@ Status one_shot(const Context& with, const Work& work, bool deliver) {
     std::size_t offset = 0;
     out.take(slices.size, [&](const Segment& piece) {
       const std::byte* const mine = with.steps.slot(with.steps.rank(), step) + offset;
-      if (piece.out != nullptr) combiner.reduce(step, offset, mine, piece.out, piece.bytes);
+      if (piece.out != nullptr) {
+        combiner.reduce(step, offset, mine, piece.out, piece.bytes);
+        watch_piece(with, out, piece, mine);
+      }
       offset += piece.bytes;
     });
   };

@@ -13,6 +13,7 @@
 #include "core/ports/backend.h"
 #include "core/ports/phases.h"
 #include "core/ports/reduce_kernels.h"
+#include "core/ports/value_watch.h"
 
 namespace ronde::shm {
 
@@ -37,7 +38,23 @@ struct Context {
   Scratch& scratch;
   const Stop& stop;
   PhaseObserver* phases = nullptr;  ///< As Work::phases.
+  ValueWatch* watch = nullptr;      ///< As Work::watch.
 };
+
+/// Tells the others in the current step if this rank has found an odd result.
+inline void note_odd(const Context& with, bool found) noexcept {
+  if (with.watch != nullptr) with.steps.set_note(found ? 1 : 0);
+}
+
+/// True if a rank has told so in `step`, which all have arrived at. The watch is told, too.
+inline bool read_odd(const Context& with, Step step) noexcept {
+  bool odd = false;
+  for (int r = 0; with.watch != nullptr && r < with.steps.ranks(); ++r) {
+    odd = odd || with.steps.note(r, step) != 0;
+  }
+  if (odd) with.watch->tell();
+  return odd;
+}
 
 /// Bytes of a collective for each reported stretch of its slices: about a millisecond.
 inline constexpr std::size_t kStretchBytes = std::size_t{8} << 20;

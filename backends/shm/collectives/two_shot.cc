@@ -3,6 +3,7 @@
 // that the other has staged for it, reads them back and stages into them again.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "backends/shm/collectives/collectives.h"
@@ -56,6 +57,7 @@ class TwoShot {
         staging_(work.segments),
         own_(work.segments),
         delivery_(work.segments),
+        watched_(work.segments),
         cut_(cut(total_bytes(work), round_bytes(with.steps) - ranks_ * kAlign)),
         rounds_(cut_.count),
         slice_((cut_.size / ranks_ + kAlign) / kAlign * kAlign),
@@ -68,9 +70,11 @@ class TwoShot {
       if (k < rounds_) stage(k, slot);
       if (k > 0) RONDE_RETURN_IF_ERROR(wait_for_round());
       if (k > 0) reduce_own(k - 1);
+      note_odd(with_, std::exchange(odd_, false));
       return Status();
     };
     const auto read = [&](std::size_t k, Step step) {
+      if (k > 0 && read_odd(with_, step)) watch_inputs(k - 1);
       if (k > 0 && deliver_) copy_results(k - 1, step - 1);
     };
     // Results lie in their owner's slot of the step before, and are copied after the next arrival.
@@ -146,8 +150,30 @@ class TwoShot {
         readers_.empty() ? piece.out : with_.steps.slot(holder(me_), staged) + offset;
     if (result == nullptr) return;
     combiner_.reduce(staged, offset, mine, result, piece.bytes);
+    if (with_.watch != nullptr) watch_piece(piece, result);
     if (!deliver_ || piece.out == nullptr || piece.out == result) return;
     copier_.write(result, piece.out, piece.bytes);
+  }
+
+  /// Shows the watch a result, and this rank's input if it is odd.
+  void watch_piece(const Segment& piece, const std::byte* result) {
+    const std::size_t segment = own_.segment();
+    const std::size_t within = own_.within();
+    if (!with_.watch->look_at_result(segment, within, result, piece.bytes)) return;
+    odd_ = true;
+    with_.watch->look_at_input(with_.steps.rank(), segment, within, piece.in, piece.bytes);
+  }
+
+  /// Shows the watch this rank's inputs of a round, before others' results overwrite them.
+  void watch_inputs(std::size_t round) {
+    for (std::size_t owner = 0; owner < ranks_; ++owner) {
+      if (owner == me_) continue;
+      watched_.seek(position(round, owner));
+      watched_.take(slice_, [&](const Segment& piece) {
+        with_.watch->look_at_input(with_.steps.rank(), watched_.segment(), watched_.within(),
+                                   piece.in, piece.bytes);
+      });
+    }
   }
 
   /// In whose slot the results of `owner` are: that of its only reader, or its own.
@@ -177,6 +203,8 @@ class TwoShot {
   Cursor staging_;
   Cursor own_;
   Cursor delivery_;
+  Cursor watched_;
+  bool odd_ = false;  ///< A result of the round that is being reduced.
   const Slices cut_;
   const std::size_t rounds_;
   const std::size_t slice_;

@@ -112,4 +112,11 @@ class RONDE_API Internal : public Error {
   explicit Internal(const std::string& message) : Error(Code::kInternal, message) {}
 };
 
+/// Values that were reduced are not finite, and RONDE_CHECK_NONFINITE is "fail". The text names
+/// the rank whose input they were. The job stays usable.
+class RONDE_API NonFinite : public Error {
+ public:
+  explicit NonFinite(const std::string& message) : Error(Code::kNonfinite, message) {}
+};
+
 }  // namespace ronde

@@ -17,6 +17,7 @@ __all__ = [
     "InterruptedError",
     "InvalidArgumentError",
     "MismatchError",
+    "NonFiniteError",
     "NotInitializedError",
     "RankFailure",
     "ResourceExhaustedError",
@@ -101,6 +102,10 @@ class UnavailableError(Error):
 
 class InternalError(Error):
     """A bug in Ronde."""
+
+
+class NonFiniteError(Error):
+    """NaN or Inf was reduced, and RONDE_CHECK_NONFINITE is "fail". The job stays usable."""
 
 
 # They print and are pickled by their public names: "ronde.MismatchError".

@@ -37,6 +37,7 @@ Result<std::unique_ptr<Executor>> GroupFactory::open_executor(const GroupRequest
   ExecutorOptions executor = executor_options(std::move(opened), spec, algorithm);
   executor.set = request.set;
   executor.set_name = request.set_name;
+  executor.finds_nonfinite = request.finds_nonfinite;
   return create_executor(std::move(executor));
 }
 

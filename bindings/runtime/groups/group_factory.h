@@ -27,11 +27,12 @@ namespace ronde {
 
 /// The executor to open.
 struct GroupRequest {
-  std::uint64_t key = 0;       ///< The same on all its ranks, no other group's.
-  std::vector<int> ranks;      ///< Ranks of the job, ascending.
-  SetId set = kGlobalSet;      ///< Residuals are kept by it.
-  std::string set_name = {};   ///< As ExecutorOptions has it.
-  std::string algorithm = {};  ///< In place of the setting; empty: the setting's.
+  std::uint64_t key = 0;         ///< The same on all its ranks, no other group's.
+  std::vector<int> ranks;        ///< Ranks of the job, ascending.
+  SetId set = kGlobalSet;        ///< Residuals are kept by it.
+  std::string set_name = {};     ///< As ExecutorOptions has it.
+  bool finds_nonfinite = false;  ///< As ExecutorOptions has it.
+  std::string algorithm = {};    ///< In place of the setting; empty: the setting's.
 };
 
 /// Opens the data planes of groups of ranks. Threads: any.

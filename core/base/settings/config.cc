@@ -111,6 +111,13 @@ std::vector<Setting> data_settings() {
               "what happens where replicas differ, the same on all ranks: warn; fail, on all "
               "ranks; repair: the differing ranks get the values of most ranks"},
              &Config::replica_check, {"warn", "fail", "repair"}),
+      one_of({"RONDE_CHECK_NONFINITE", "", "what",
+              "what happens where NaN or Inf is reduced, the same on all ranks: off, nobody looks; "
+              "warn, on one rank; fail, an error on all; skip, no step of the optimizer"},
+             &Config::check_nonfinite, {"off", "warn", "fail", "skip"}),
+      text({"RONDE_INJECT", "", "fault",
+            "plant a fault, to rehearse: nan:rank=1,tensor=layer3.weight,step=20; empty: none"},
+           &Config::inject),
       size({"RONDE_FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", "bytes",
             "largest fused operation; 0: no fusion"},
            &Config::fusion_threshold_bytes),

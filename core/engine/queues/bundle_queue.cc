@@ -90,7 +90,8 @@ void BundleQueue::run(bool alone) {
     const bool runs_here = alone && bundle.device.kind == DeviceKind::kCpu &&
                            options_.executor->polls() &&
                            input_bytes(bundle) <= options_.inline_bytes;
-    const bool waits_for_none = !bundle.result.empty();
+    // Ranks may have to agree on a result that is not finite.
+    const bool waits_for_none = !bundle.result.empty() && options_.nonfinite == nullptr;
     if ((waits_for_none || runs_here) && !executing()) {
       execute(bundle);  // only this thread queues: it drives
       continue;
@@ -126,13 +127,21 @@ void BundleQueue::execute(QueuedBundle& bundle) {
   for (const OperationPtr& operation : bundle.operations) {
     if (operation && operation->tensor_finished(status)) {
       const Request& request = operation->submission().request;
-      finish_(operation, with_request(operation->tensors_status(), request), ended);
+      finish_(operation, with_request(judged(*operation), request), ended);
     }
   }
   options_.role->notify_callers();
   if (!bundle.paced) return;
   paced_ended_.fetch_add(1, std::memory_order_acq_rel);
   if (coordinates_) options_.role->request_step();  // to let more go
+}
+
+/// The status of an operation whose tensors have all ended.
+Status BundleQueue::judged(Operation& operation) const {
+  const Status& status = operation.tensors_status();
+  if (!status.ok() || !operation.finding().exists() || options_.nonfinite == nullptr) return status;
+  operation.settle_finding(options_.member.members, options_.nonfinite->steps());
+  return operation.submission().holds_finding ? Status() : options_.nonfinite->judge(operation);
 }
 
 void BundleQueue::thread_main() {

@@ -20,6 +20,7 @@
 #include "core/engine/queues/driving_role.h"
 #include "core/engine/queues/fusion.h"
 #include "core/engine/queues/launch_order.h"
+#include "core/engine/queues/nonfinite_policy.h"
 #include "core/engine/queues/operation.h"
 #include "core/engine/queues/run_order.h"
 #include "core/engine/records/left_behind.h"
@@ -54,6 +55,7 @@ struct SetQueueOptions {
   LaunchOrder* launches = nullptr;           ///< Of this process.
   LaunchCoordinator* coordinator = nullptr;  ///< Gives device work its place among the launches.
   LeftBehind* left_behind = nullptr;
+  const NonfinitePolicy* nonfinite = nullptr;  ///< Null: values are not looked at.
 };
 
 /// Called with each operation that has finished, its status and time, in the executing thread.
@@ -98,6 +100,7 @@ class BundleQueue {
   void release_next();
   void hand_over(QueuedBundle bundle);
   void execute(QueuedBundle& bundle);
+  [[nodiscard]] Status judged(Operation& operation) const;
   void thread_main() RONDE_EXCLUDES(mutex_);
 
   // Const after construction.

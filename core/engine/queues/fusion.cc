@@ -217,6 +217,7 @@ class Cutter {
     BundleTensor tensor = tensors_[index];
     if (!is_whole) {
       tensor.shape = {static_cast<std::int64_t>(bytes / size_of(like_.dtype))};
+      tensor.begin = static_cast<std::int64_t>(offset / size_of(like_.dtype));
       if (tensor.in != nullptr) tensor.in = static_cast<const std::byte*>(tensor.in) + offset;
       if (tensor.out != nullptr) {
         tensor.out = static_cast<std::byte*>(tensor.out) + offset;

@@ -69,9 +69,16 @@ BundleTensor Operation::bundle_tensor(std::size_t index) {
   tensor.recv_splits = &recv_splits_;
   tensor.allocate = &allocator_;
   tensor.index = index;
+  tensor.finding = &finding_;
   tensor.ready = submission_.ready.get();
   tensor.complete = &completion_;
   return tensor;
+}
+
+void Operation::settle_finding(const std::vector<int>& members, std::uint64_t steps) noexcept {
+  int& rank = finding_.odd.rank;
+  if (rank >= 0) rank = members[static_cast<std::size_t>(rank)];
+  steps_before_ = steps;
 }
 
 bool Operation::tensor_finished(const Status& status) {

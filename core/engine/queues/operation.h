@@ -41,6 +41,8 @@ struct Submission {
   std::function<Result<std::shared_ptr<std::byte>>(std::size_t bytes)> device_memory;
   /// The caller will wait at once: the background coordinator need not be woken.
   bool caller_waits = false;
+  /// The caller itself follows what is not finite: see Operation::finding().
+  bool holds_finding = false;
   /// How long submit() may drive the engine, so that a small operation ends without waking a
   /// thread. For callers that cannot wait. submit() drives only if nothing else of this rank is
   /// outstanding. It finishes work that all ranks agreed on meanwhile, even if that takes longer.
@@ -75,6 +77,10 @@ class Operation {
   [[nodiscard]] const std::vector<std::int64_t>& recv_splits() const noexcept {
     return recv_splits_;
   }
+  /// What it reduced that is not finite, by ranks of the job. Only once done() without error.
+  [[nodiscard]] const NonfiniteFinding& finding() const noexcept { return finding_; }
+  /// Training steps before it, if it has a finding.
+  [[nodiscard]] std::uint64_t steps_before() const noexcept { return steps_before_; }
   /// join: the rank that joined last. Only once done().
   [[nodiscard]] int last_joined() const noexcept { return last_joined_; }
   [[nodiscard]] const Submission& submission() const noexcept { return submission_; }
@@ -101,6 +107,8 @@ class Operation {
   bool tensor_finished(const Status& status);
   /// The first error of its tensors, or ok.
   [[nodiscard]] const Status& tensors_status() const noexcept { return tensors_status_; }
+  /// Names the finding's rank by the set's `members`, and its time; once, before finish().
+  void settle_finding(const std::vector<int>& members, std::uint64_t steps) noexcept;
   /// Notes the rank that joined last; before finish().
   void set_last_joined(int rank) noexcept { last_joined_ = rank; }
   /// Publishes the end, at most once.
@@ -127,6 +135,8 @@ class Operation {
   std::map<std::size_t, Result<void*>> whole_outputs_;  // of tensors that run in pieces
   std::vector<std::int64_t> recv_splits_;
   std::shared_ptr<DeviceEvent> completion_;
+  NonfiniteFinding finding_;
+  std::uint64_t steps_before_ = 0;
   int last_joined_ = -1;
   std::size_t unfinished_tensors_;
   Status tensors_status_;

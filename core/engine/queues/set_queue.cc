@@ -13,7 +13,7 @@ namespace {
 /// True if a failed execution leaves the group unusable; see Executor::execute.
 bool breaks_group(Code code) {
   return code != Code::kOk && code != Code::kInvalidArgument && code != Code::kMismatch &&
-         code != Code::kUnsupported && code != Code::kResourceExhausted;
+         code != Code::kUnsupported && code != Code::kResourceExhausted && code != Code::kNonfinite;
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace ronde {
 
 inline constexpr std::size_t kMeterKinds = static_cast<std::size_t>(kRecvKind) + 1;
-inline constexpr std::size_t kMeterCodes = static_cast<std::size_t>(Code::kInternal) + 1;
+inline constexpr std::size_t kMeterCodes = static_cast<std::size_t>(kLastCode) + 1;
 
 /// A count that many threads add to. Threads: any.
 class Counter {

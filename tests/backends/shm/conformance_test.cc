@@ -43,5 +43,9 @@ RONDE_CONFORMANCE("shm", ShmFixture)
 RONDE_CONFORMANCE("shm, ring", ShmRingFixture)
 RONDE_CONFORMANCE("shm, single copy", SingleCopyFixture)
 RONDE_CONFORMANCE("shm, staged", StagedFixture)
+RONDE_NONFINITE_CONFORMANCE("shm", ShmFixture)
+RONDE_NONFINITE_CONFORMANCE("shm, ring", ShmRingFixture)
+RONDE_NONFINITE_CONFORMANCE("shm, single copy", SingleCopyFixture)
+RONDE_NONFINITE_CONFORMANCE("shm, staged", StagedFixture)
 
 }  // namespace ronde::test

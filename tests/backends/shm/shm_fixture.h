@@ -34,6 +34,9 @@ class ScalarKernels final : public ReduceKernels {
   void accumulate_fp32(const Reduction&, const float*, const void*, float*,
                        std::size_t) const noexcept override {}
   void cast(DType, const void*, DType, void*, std::size_t) const noexcept override {}
+  std::size_t first_nonfinite(DType, const void*, std::size_t count, bool) const noexcept override {
+    return count;
+  }
 
  private:
   template <typename T>

@@ -43,6 +43,7 @@ TEST_CASE("errors: each kind has a class with a readable name") {
   CHECK(name_of<VersionMismatch>(Code::kVersionMismatch) == "ronde::VersionMismatch");
   CHECK(name_of<Unavailable>(Code::kUnavailable) == "ronde::Unavailable");
   CHECK(name_of<Internal>(Code::kInternal) == "ronde::Internal");
+  CHECK(name_of<NonFinite>(Code::kNonfinite) == "ronde::NonFinite");
   CHECK(printed_name(RankFailure("rank 1 died", {1, "host", 7})) == "ronde::RankFailure");
 }
 

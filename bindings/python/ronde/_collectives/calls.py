@@ -65,7 +65,8 @@ class Call(NamedTuple):
     that are ready together, the highest runs first. site: the "file:line" that errors name; the
     caller's by default. compression: a codec of the core, "none", or empty for the job's setting.
     weight: of this rank in an average; every rank gives one, or none does. program: a text on which
-    ranks must agree too, at most 1,024 bytes; errors have it after "as part of".
+    ranks must agree too, at most 1,024 bytes; errors have it after "as part of". holds_finding:
+    the caller follows values that are not finite itself, by Handle.judge().
     """
 
     name: str | None
@@ -78,6 +79,7 @@ class Call(NamedTuple):
     compression: str = ""
     weight: float | None = None
     program: str = ""
+    holds_finding: bool = False
 
 
 def refused(error: TypeError | InvalidArgumentError, call: Call) -> Exception:

@@ -72,6 +72,7 @@ def _meaning(ours: type[Error]) -> type[Exception]:
         errors.FailedPreconditionError,  # VersionMismatchError
         errors.UnavailableError,
         errors.InternalError,
+        errors.InvalidArgumentError,  # NonFiniteError, as of tf.debugging.check_numerics()
     )
     return classes[CODES.index(ours)]
 

@@ -39,5 +39,7 @@ RONDE_CONFORMANCE("tcp, between hosts, encrypted without AES instructions", ChaC
 RONDE_CONFORMANCE("tcp, between hosts, healing", HealingFixture)
 RONDE_CONFORMANCE("tcp, between hosts, healing, encrypted", HealingSealedFixture)
 RONDE_CONFORMANCE("tcp, between hosts, over two interfaces", TwoInterfacesFixture)
+RONDE_NONFINITE_CONFORMANCE("tcp, one host", UnixFixture)
+RONDE_NONFINITE_CONFORMANCE("tcp, between hosts", TcpFixture)
 
 }  // namespace ronde::test

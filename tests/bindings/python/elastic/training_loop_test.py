@@ -56,6 +56,7 @@ def test_without_sync_if_workers_only_leave():
     "error",
     [
         ronde.MismatchError("shapes"),
+        ronde.NonFiniteError("NaN"),
         ronde.InvalidArgumentError("name"),
         ronde.DuplicateNameError("twice"),
         ronde.UnsupportedError("no"),

@@ -89,7 +89,7 @@ def errors() -> str:
         return str(bad)
     except ronde.InvalidArgumentError as bad:
         return str(bad)
-    except (ronde.AbortedError, ronde.InterruptedError, ronde.InternalError):
+    except (ronde.AbortedError, ronde.InterruptedError, ronde.InternalError, ronde.NonFiniteError):
         raise
     except (ronde.UnsupportedError, ronde.UnavailableError, ronde.VersionMismatchError):
         raise

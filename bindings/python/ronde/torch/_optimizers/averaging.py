@@ -24,6 +24,7 @@ from ronde._training.gradients import GradientOptions, check_passes, checked_wei
 from ronde.torch._collectives.adapter import collectives
 from ronde.torch._collectives.sparse import start_sparse
 from ronde.torch._optimizers.facts import Comparing, facts, first_step, replica_check
+from ronde.torch._optimizers.findings import Findings
 from ronde.torch._optimizers.flat import FlatBucket, flatten_plain, watch_incoming
 from ronde.torch._optimizers.gradients import (
     Bucket,
@@ -89,6 +90,7 @@ class AveragingOptimizer(Preparing, Comparing, torch.optim.Optimizer):
         self._taken_over_by = ""  # the call that made another optimizer for the parameters
         self._in_backward = False
         self._in_flight = _core.Owners()
+        self._findings = Findings()
         self._groups = options.wanted_groups
         self._prepare(self._parameters())
         leave_over_at_end(self, self._buckets)
@@ -313,6 +315,7 @@ class AveragingOptimizer(Preparing, Comparing, torch.optim.Optimizer):
             compression=wire_of(bucket.compression),
             weight=self._weight,
             program=bucket.program(),
+            holds_finding=True,
         )
 
     def _after_namesakes(self, name: str, start: Callable[[], Handle[Any]]) -> Handle[Any]:
@@ -364,6 +367,7 @@ class AveragingOptimizer(Preparing, Comparing, torch.optim.Optimizer):
     def _exchange(self) -> list[Error]:
         """Sends what is not under way, and waits for all. Returns the errors."""
         problems: list[Error] = []
+        self._findings.clear()
         for bucket in self._buckets:
             try:
                 if bucket.handle is None:
@@ -386,6 +390,7 @@ class AveragingOptimizer(Preparing, Comparing, torch.optim.Optimizer):
             bucket.sent = None
             return
         outputs = handle.wait(together=awaited)
+        self._findings.note(handle, bucket)
         if isinstance(bucket, FlatBucket):
             self._finish_flat(bucket, outputs[0])
             return
@@ -471,6 +476,9 @@ class AveragingOptimizer(Preparing, Comparing, torch.optim.Optimizer):
         """Averages the gradients over ranks, then steps as the wrapped optimizer does.
 
         A closure is called by the wrapped optimizer; gradients are averaged after each call.
+        Gradients that are not finite are told here (RONDE_CHECK_NONFINITE), so not where a
+        GradScaler leaves the step out. "fail" raises NonFiniteError; "skip" leaves the step out on
+        all ranks, but not with a closure.
         """
         synchronizes = self._should_synchronize
         if synchronizes and closure is None:
@@ -478,12 +486,16 @@ class AveragingOptimizer(Preparing, Comparing, torch.optim.Optimizer):
                 warnings.warn(_TWICE, stacklevel=2)
             self.synchronize()
         self._synchronized = False
+        if self._findings.forbid_step():
+            self._mark_pass(_BEFORE_BACKWARD)
+            return None
         if closure is None or not synchronizes:
             return self._step_inside(closure)
 
         def averaged() -> Any:
             loss = closure()
             self.synchronize()
+            self._findings.judge()
             return loss
 
         return self._step_inside(averaged)

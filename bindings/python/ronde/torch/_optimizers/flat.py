@@ -7,6 +7,7 @@ use.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,6 +47,11 @@ class FlatBucket(Bucket):
 
     def look(self, passes: int) -> None:
         """Nothing: the memory was made for the shapes at the step's beginning."""
+
+    def place_of(self, tensor: int, element: int) -> str:
+        """With the element's number in its gradient: the core knows that in the flat memory."""
+        place = bisect_right(self.starts, element) - 1
+        return f"{self.gradients[place].name}, its element {element - self.starts[place]}"
 
     def _list(self) -> str:
         """With the shapes: the core sees one tensor only."""

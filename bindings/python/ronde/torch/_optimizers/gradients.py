@@ -126,6 +126,10 @@ class Bucket:
         names = [gradient.name for gradient in self.gradients]
         return f"{len(names)} gradients: {short(names)}"
 
+    def place_of(self, tensor: int, element: int) -> str:
+        """The gradient of an element of one of its tensors, for messages."""
+        return self.gradients[tensor].name
+
     def part(self, gradients: list[Gradient]) -> Bucket:
         """A bucket of some of the gradients, with the same options."""
         part = Bucket(gradients, self.automatic and len(gradients) > 1)
