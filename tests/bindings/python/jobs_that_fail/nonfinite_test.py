@@ -150,7 +150,7 @@ def test_warn_lets_the_step_happen(tmp_path):
 def test_a_gradient_in_flat_memory_is_named(tmp_path):
     status, output = run(tmp_path, TRAINING.replace("FLAT", "True"), 2, "skip")
     assert status == 0, output
-    assert "(0.weight, its element 0)" in output
+    assert "(1.bias, its element 0)" in output
     assert said_by(output, 1) == ["alike True", "finite True"]
 
 
