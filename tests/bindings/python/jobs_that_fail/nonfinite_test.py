@@ -150,7 +150,7 @@ def test_warn_lets_the_step_happen(tmp_path):
 def test_a_gradient_in_flat_memory_is_named(tmp_path):
     status, output = run(tmp_path, TRAINING.replace("FLAT", "True"), 2, "skip")
     assert status == 0, output
-    assert "(0.weight, its element 0)" in output
+    assert "(1.bias, its element 0)" in output
     assert said_by(output, 1) == ["alike True", "finite True"]
 
 
@@ -161,10 +161,10 @@ hvd.init()
 torch.manual_seed(0)
 net = torch.nn.Linear(3, 2)
 optimizer = hvd.DistributedOptimizer(
-    torch.optim.SGD(net.parameters(), lr=0.01), net.named_parameters())
+    torch.optim.SGD(net.parameters(), lr=1e-6), net.named_parameters())
 scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127, growth_interval=10_000)
 scales = []
-for step in range(12):
+for step in range(30):
     optimizer.zero_grad()
     scaler.scale(net(torch.full((2, 3), 100.0)).square().mean()).backward()
     optimizer.synchronize()
