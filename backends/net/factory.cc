@@ -60,7 +60,7 @@ Topology topology_of(int rank, const Roster& roster, bool one_host) {
   return topology;
 }
 
-Party party_of(const Config& config, const ConnectOptions& options, Purpose purpose) {
+Identity identity_of(const Config& config, const ConnectOptions& options, Purpose purpose) {
   return {purpose,     config.rank,
           config.size, config.job_id,
           {},          {options.version, options.host_name, options.host_identity, {}, ::getpid()}};
@@ -139,13 +139,13 @@ NetworkInterfaces interfaces_of(std::span<const Endpoint> local) {
 Result<JobLink> connect_alone(const Config& config, const ConnectOptions& options) {
   JobLink link;
   RONDE_ASSIGN_OR_RETURN(std::unique_ptr<HostChannel> local, channel_for_one(0, 1));
-  const Party party = party_of(config, options, Purpose::kData);
+  const Identity identity = identity_of(config, options, Purpose::kData);
   link.channel = std::make_unique<JobChannel>(
-      JobChannelArgs{.topology = topology_of(0, {{0, party.self}}, /*one_host=*/true),
+      JobChannelArgs{.topology = topology_of(0, {{0, identity.self}}, /*one_host=*/true),
                      .local = std::move(local),
                      .abort = options.abort});
-  link.tcp =
-      std::make_unique<TcpBackend>(TcpBackendArgs{.party = party, .timeout = config.start_timeout});
+  link.tcp = std::make_unique<TcpBackend>(
+      TcpBackendArgs{.identity = identity, .timeout = config.start_timeout});
   return link;
 }
 
@@ -161,7 +161,7 @@ Status advised_of_host(const Status& status, const Config& config) {
 
 Result<JobLink> connect_on_one_host(const Config& config, const ConnectOptions& options) {
   UnixRendezvousArgs args;
-  args.party = party_of(config, options, Purpose::kHost);
+  args.identity = identity_of(config, options, Purpose::kHost);
   args.ranks.resize(static_cast<std::size_t>(config.size));
   std::iota(args.ranks.begin(), args.ranks.end(), 0);
   args.timeout = config.start_timeout;
@@ -170,8 +170,8 @@ Result<JobLink> connect_on_one_host(const Config& config, const ConnectOptions& 
   auto met = rendezvous_on_host(std::move(args));
   if (!met.ok()) return advised_of_host(met.status(), config);
   LocalJob& job = *met;
-  Party party = party_of(config, options, Purpose::kData);
-  RONDE_ASSIGN_OR_RETURN(party.keys, Keys::derive(job.secret));
+  Identity identity = identity_of(config, options, Purpose::kData);
+  RONDE_ASSIGN_OR_RETURN(identity.keys, Keys::derive(job.secret));
   JobLink link;
   link.channel = std::make_unique<JobChannel>(
       JobChannelArgs{.topology = topology_of(config.rank, job.roster, /*one_host=*/true),
@@ -179,7 +179,7 @@ Result<JobLink> connect_on_one_host(const Config& config, const ConnectOptions& 
                      .limits = limits_of(config),
                      .abort = options.abort});
   link.tcp = std::make_unique<TcpBackend>(
-      TcpBackendArgs{.party = party, .secret = job.secret, .timeout = config.start_timeout});
+      TcpBackendArgs{.identity = identity, .secret = job.secret, .timeout = config.start_timeout});
   return link;
 }
 
@@ -195,7 +195,7 @@ Result<std::unique_ptr<HostChannel>> connect_local_ranks(const Config& config,
   UnixRendezvousArgs args;
   args.ranks = topology.host_ranks(config.rank);
   if (args.ranks.size() == 1) return channel_for_one(config.rank, config.size);
-  args.party = party_of(config, options, Purpose::kHost);
+  args.identity = identity_of(config, options, Purpose::kHost);
   args.secret = secret;
   args.timeout = time_left(deadline);
   args.cancel = &options.cancel;
@@ -212,14 +212,14 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
                   "a job with RONDE_RENDEZVOUS needs a secret: put 64 hexadecimal digits into a "
                   "0600 file, alike on all hosts, and set RONDE_SECRET_FILE to its path");
   }
-  Party party = party_of(config, options, Purpose::kRendezvous);
-  party.encryption = parse_encryption(config.encryption);
+  Identity identity = identity_of(config, options, Purpose::kRendezvous);
+  identity.encryption = parse_encryption(config.encryption);
   // Rank 0 may meet all ranks at once. Then the limit counts.
   const int peers = (config.size - 1) * interfaces_listed(config);
   (void)provide_descriptors(descriptors_needed(peers, 0)).ok();
   RONDE_RETURN_IF_ERROR(provide_descriptors(descriptors_needed(peers, config.max_connections)));
   RONDE_ASSIGN_OR_RETURN(RemoteJob job,
-                         rendezvous_across_hosts(config, party, *secret, &options.cancel));
+                         rendezvous_across_hosts(config, identity, *secret, &options.cancel));
   RONDE_ASSIGN_OR_RETURN(const Routes routes, routes_of(job));
   JobChannelArgs args{.topology = topology_of(config.rank, job.roster, /*one_host=*/false),
                       .local = nullptr,
@@ -238,15 +238,15 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
   if (args.topology.host_count() > 1) {
     warn_of_unused_interfaces(config, job.roster);
     link.interfaces = interfaces_of(std::span(job.local).first(interfaces_in_use(job.roster)));
-    party.purpose = Purpose::kLink;
+    identity.purpose = Purpose::kLink;
     args.remote = LinkArgs{
-        .manager = manager, .party = party, .routes = routes, .timeout = reach_limit(config)};
+        .manager = manager, .identity = identity, .routes = routes, .timeout = reach_limit(config)};
   }
   auto channel = std::make_unique<JobChannel>(std::move(args));
   RONDE_RETURN_IF_ERROR(channel->connect({now() + time_left(deadline), &options.cancel}));
   link.channel = std::move(channel);
   link.tcp =
-      std::make_unique<TcpBackend>(TcpBackendArgs{.party = party,
+      std::make_unique<TcpBackend>(TcpBackendArgs{.identity = identity,
                                                   .secret = job.secret,
                                                   .manager = manager,
                                                   .routes = routes,

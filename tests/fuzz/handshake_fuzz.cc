@@ -13,19 +13,19 @@ namespace {
 
 using ronde::net::Handshake;
 
-ronde::net::Party party_of(int rank, bool encrypts) {
-  ronde::net::Party party;
-  party.rank = rank;
-  if (encrypts) party.encryption = ronde::net::Encryption::kOn;
-  party.size = 4;
-  party.context = "job";
-  party.self = {"1", "host", "identity", "127.0.0.1:1", 17};
-  party.keys = ronde::net::Keys::derive(ronde::net::Secret()).value();
-  return party;
+ronde::net::Identity identity_of(int rank, bool encrypts) {
+  ronde::net::Identity identity;
+  identity.rank = rank;
+  if (encrypts) identity.encryption = ronde::net::Encryption::kOn;
+  identity.size = 4;
+  identity.context = "job";
+  identity.self = {"1", "host", "identity", "127.0.0.1:1", 17};
+  identity.keys = ronde::net::Keys::derive(ronde::net::Secret()).value();
+  return identity;
 }
 
-Handshake handshake_of(const ronde::net::Party& party, bool listens, int peer) {
-  const std::shared_ptr<const ronde::net::Party> self(std::shared_ptr<void>(), &party);
+Handshake handshake_of(const ronde::net::Identity& identity, bool listens, int peer) {
+  const std::shared_ptr<const ronde::net::Identity> self(std::shared_ptr<void>(), &identity);
   if (!listens) return {self, peer};
   return Handshake([self](ronde::net::Purpose, const ronde::net::Digest&) { return self; });
 }
@@ -43,13 +43,15 @@ void feed(Handshake& handshake, ronde::FuzzInput& input, bool unauthenticated) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const std::array<ronde::net::Party, 2> all_here{party_of(0, false), party_of(0, true)};
-  static const std::array<ronde::net::Party, 2> all_there{party_of(1, false), party_of(1, true)};
+  static const std::array<ronde::net::Identity, 2> all_here{identity_of(0, false),
+                                                            identity_of(0, true)};
+  static const std::array<ronde::net::Identity, 2> all_there{identity_of(1, false),
+                                                             identity_of(1, true)};
   ronde::FuzzInput input(data, size);
   const std::uint8_t choice = input.byte();
   const std::size_t encrypts = (choice & 4) != 0 ? 1 : 0;
-  const ronde::net::Party& here = all_here[encrypts];
-  const ronde::net::Party& there = all_there[encrypts];
+  const ronde::net::Identity& here = all_here[encrypts];
+  const ronde::net::Identity& there = all_there[encrypts];
   const bool listens = (choice & 2) != 0;
   Handshake ours = handshake_of(here, listens, 1);
   if (!ours.start().ok()) return 0;

@@ -56,21 +56,21 @@ Result<Keys> Keys::derive(const Secret& secret) {
 
 Digest hash_of_context(std::string_view context) { return digest(as_bytes(context)); }
 
-Handshake::Handshake(std::shared_ptr<const Party> party, int expected_rank)
-    : party_(std::move(party)), dials_(true), expected_rank_(expected_rank) {}
+Handshake::Handshake(std::shared_ptr<const Identity> identity, int expected_rank)
+    : identity_(std::move(identity)), dials_(true), expected_rank_(expected_rank) {}
 
 Handshake::Handshake(GreetingReader reader, int expected_rank)
     : read_greeting_(std::move(reader)), dials_(true), expected_rank_(expected_rank) {}
 
-Handshake::Handshake(PartyLookup lookup)
+Handshake::Handshake(IdentityLookup lookup)
     : lookup_(std::move(lookup)), dials_(false), expected_rank_(-1) {}
 
 Handshake::Hello Handshake::make_hello(const Digest& tail) const {
   const auto bytes =
-      encode_wire(HelloFields{.purpose = party_->purpose,
-                              .rank = static_cast<std::uint32_t>(party_->rank),
-                              .encryption = party_->encryption,
-                              .has_aes = static_cast<std::uint8_t>(party_->has_aes ? 1 : 0),
+      encode_wire(HelloFields{.purpose = identity_->purpose,
+                              .rank = static_cast<std::uint32_t>(identity_->rank),
+                              .encryption = identity_->encryption,
+                              .has_aes = static_cast<std::uint8_t>(identity_->has_aes ? 1 : 0),
                               .nonce = nonce_,
                               .tail = tail});
   Hello hello{};
@@ -89,7 +89,7 @@ Status Handshake::start() {
 }
 
 void Handshake::begin_dialing() {
-  dialer_hello_ = make_hello(hash_of_context(party_->context));
+  dialer_hello_ = make_hello(hash_of_context(identity_->context));
   output_ += as_text(dialer_hello_);
   expect(Step::kHello, kHelloBytes);
 }
@@ -105,7 +105,7 @@ Status Handshake::on_head(std::span<const std::byte> bytes, Step body, std::size
 
 Status Handshake::on_greeting(std::span<const std::byte> bytes) {
   greeted_ = true;
-  RONDE_ASSIGN_OR_RETURN(party_, read_greeting_(as_text(bytes)));
+  RONDE_ASSIGN_OR_RETURN(identity_, read_greeting_(as_text(bytes)));
   begin_dialing();
   return {};
 }
@@ -113,13 +113,13 @@ Status Handshake::on_greeting(std::span<const std::byte> bytes) {
 Digest Handshake::listener_proof() const {
   std::string message(as_text(dialer_hello_));
   message += as_text(std::span(listener_hello_).first(kTailAt));
-  return proof(party_->keys.listener, as_bytes(message));
+  return proof(identity_->keys.listener, as_bytes(message));
 }
 
 Digest Handshake::dialer_proof() const {
   std::string message(as_text(dialer_hello_));
   message += as_text(listener_hello_);
-  return proof(party_->keys.dialer, as_bytes(message));
+  return proof(identity_->keys.dialer, as_bytes(message));
 }
 
 void Handshake::expect(Step step, std::size_t bytes) noexcept {
@@ -158,10 +158,10 @@ Status Handshake::check_hello(const Hello& hello) {
   RONDE_ASSIGN_OR_RETURN(const auto theirs, decode_wire<HelloFields>(hello, "hello"));
   if (theirs.magic != kMagic) return refuse("no Ronde peer");
   if (theirs.protocol != kProtocol) return refuse("another protocol");
-  if (lookup_) RONDE_RETURN_IF_ERROR(find_party(theirs.purpose, theirs.tail));
-  if (theirs.purpose != party_->purpose) return refuse("another purpose");
+  if (lookup_) RONDE_RETURN_IF_ERROR(find_identity(theirs.purpose, theirs.tail));
+  if (theirs.purpose != identity_->purpose) return refuse("another purpose");
   peer_rank_ = static_cast<int>(theirs.rank);
-  if (theirs.rank >= static_cast<std::uint32_t>(party_->size) || peer_rank_ == party_->rank) {
+  if (theirs.rank >= static_cast<std::uint32_t>(identity_->size) || peer_rank_ == identity_->rank) {
     return refuse("an impossible rank");
   }
   if (expected_rank_ >= 0 && peer_rank_ != expected_rank_) return refuse("an unexpected rank");
@@ -170,9 +170,9 @@ Status Handshake::check_hello(const Hello& hello) {
   return {};
 }
 
-Status Handshake::find_party(Purpose purpose, const Digest& context) {
-  party_ = lookup_(purpose, context);
-  return party_ != nullptr ? Status() : refuse("another job or group");
+Status Handshake::find_identity(Purpose purpose, const Digest& context) {
+  identity_ = lookup_(purpose, context);
+  return identity_ != nullptr ? Status() : refuse("another job or group");
 }
 
 Status Handshake::on_hello(std::span<const std::byte> bytes) {
@@ -188,7 +188,7 @@ Status Handshake::on_hello(std::span<const std::byte> bytes) {
     output_ += as_text(dialer_proof());
     return on_proved();
   }
-  if (!equal(tail, hash_of_context(party_->context))) return refuse("another job");
+  if (!equal(tail, hash_of_context(identity_->context))) return refuse("another job");
   listener_hello_ = make_hello({});
   listener_hello_ = make_hello(listener_proof());
   output_ += as_text(listener_hello_);
@@ -203,7 +203,7 @@ Status Handshake::on_proof(std::span<const std::byte> bytes) {
 
 /// Both hellos are authentic, with their modes.
 Status Handshake::on_proved() {
-  if (party_->encryption != Encryption::kOff && peer_encryption_ != Encryption::kOff) {
+  if (identity_->encryption != Encryption::kOff && peer_encryption_ != Encryption::kOff) {
     RONDE_RETURN_IF_ERROR(begin_tls());
     expect(Step::kRecordHead, kRecordHeadBytes);
     return {};
@@ -219,7 +219,7 @@ Status Handshake::begin_tls() {
   std::string facts("ronde 3 connection ");
   facts += as_text(dialer_hello_);
   facts += as_text(listener_hello_);
-  RONDE_ASSIGN_OR_RETURN(const Secret key, party_->keys.session.derive(facts));
+  RONDE_ASSIGN_OR_RETURN(const Secret key, identity_->keys.session.derive(facts));
   RONDE_ASSIGN_OR_RETURN(
       tls_, Tls::make({.dials = dials_,
                        .key = key,
@@ -258,7 +258,7 @@ Status Handshake::on_introduction(std::span<const std::byte> bytes) {
 }
 
 Status Handshake::put_introduction() {
-  const auto text = encode_wire<std::string>(party_->self);
+  const auto text = encode_wire<std::string>(identity_->self);
   if (!tls_) {
     output_ += frame_of(text);
     return {};
@@ -270,9 +270,9 @@ Status Handshake::put_introduction() {
 
 /// Calls `line` for both ends. Returns the text of the lower rank first.
 std::pair<std::string, std::string> Handshake::by_rank(auto line) const {
-  std::string mine = line(party_->rank, party_->self, party_->encryption);
+  std::string mine = line(identity_->rank, identity_->self, identity_->encryption);
   std::string theirs = line(peer_rank_, peer_, peer_encryption_);
-  if (peer_rank_ < party_->rank) std::swap(mine, theirs);
+  if (peer_rank_ < identity_->rank) std::swap(mine, theirs);
   return {std::move(mine), std::move(theirs)};
 }
 
@@ -286,7 +286,7 @@ std::unique_ptr<Tls> Handshake::take_tls() {
 }
 
 Status Handshake::compare_versions() const {
-  if (peer_.version == party_->self.version) return {};
+  if (peer_.version == identity_->self.version) return {};
   const auto [lower, higher] = by_rank([](int rank, const Introduction& intro, Encryption) {
     return fmt::format("rank {} on {} runs Ronde {}", rank, intro.host_name, intro.version);
   });
@@ -295,7 +295,7 @@ Status Handshake::compare_versions() const {
 }
 
 Status Handshake::compare_encryption() const {
-  if (peer_encryption_ == party_->encryption) return {};
+  if (peer_encryption_ == identity_->encryption) return {};
   const auto [lower, higher] = by_rank([](int rank, const Introduction& intro, Encryption mode) {
     return fmt::format("rank {} on {} has RONDE_ENCRYPTION={}", rank, intro.host_name,
                        to_string(mode));

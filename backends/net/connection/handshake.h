@@ -68,8 +68,8 @@ struct Keys {
   static Result<Keys> derive(const Secret& secret);
 };
 
-/// One end of a handshake.
-struct Party {
+/// A process in handshakes: its purpose and rank there, and the keys that prove them.
+struct Identity {
   Purpose purpose = Purpose::kHost;
   int rank = 0;
   int size = 1;
@@ -80,14 +80,14 @@ struct Party {
   bool has_aes = cpu_has_aes();
 };
 
-/// Finds the party of this process that a dialer asks for, by purpose and hash of the context; null
-/// where there is none.
-using PartyLookup =
-    std::function<std::shared_ptr<const Party>(Purpose purpose, const Digest& context)>;
+/// Finds the identity of this process that a dialer asks for, by purpose and hash of the context;
+/// null where there is none.
+using IdentityLookup =
+    std::function<std::shared_ptr<const Identity>(Purpose purpose, const Digest& context)>;
 
-/// Makes the party of a dialer from the listener's greeting. It may block (munged, file system).
+/// Makes the identity of a dialer from the listener's greeting. It may block (munged, file system).
 using GreetingReader =
-    std::function<Result<std::shared_ptr<const Party>>(std::string_view greeting)>;
+    std::function<Result<std::shared_ptr<const Identity>>(std::string_view greeting)>;
 
 /// The hash of a context, as hellos carry it.
 Digest hash_of_context(std::string_view context);
@@ -105,11 +105,11 @@ constexpr bool disagrees(Code code) noexcept {
 class Handshake {
  public:
   /// A dialer.
-  Handshake(std::shared_ptr<const Party> party, int expected_rank);
+  Handshake(std::shared_ptr<const Identity> identity, int expected_rank);
   /// A dialer that the listener greets.
   Handshake(GreetingReader reader, int expected_rank);
-  /// A listener. It acts for the party that the dialer's hello names.
-  explicit Handshake(PartyLookup lookup);
+  /// A listener. It acts for the identity that the dialer's hello names.
+  explicit Handshake(IdentityLookup lookup);
 
   /// Draws the nonce; a dialer's first bytes are then in take_output(). Errors: kUnavailable.
   Status start();
@@ -134,8 +134,10 @@ class Handshake {
   /// The peer; once wants() is 0, or on a version mismatch.
   [[nodiscard]] int peer_rank() const noexcept { return peer_rank_; }
   [[nodiscard]] const Introduction& peer() const noexcept { return peer_; }
-  /// The party that acts here; null while a listener has no hello.
-  [[nodiscard]] const std::shared_ptr<const Party>& party() const noexcept { return party_; }
+  /// The identity that acts here; null while a listener has no hello.
+  [[nodiscard]] const std::shared_ptr<const Identity>& identity() const noexcept {
+    return identity_;
+  }
 
   /// The encryption of the connection from here on, once wants() is 0; null where it is plain.
   std::unique_ptr<Tls> take_tls();
@@ -162,7 +164,7 @@ class Handshake {
   Status on_greeting(std::span<const std::byte> bytes);
   Status on_hello(std::span<const std::byte> bytes);
   Status check_hello(const Hello& hello);
-  Status find_party(Purpose purpose, const Digest& context);
+  Status find_identity(Purpose purpose, const Digest& context);
   Status on_proof(std::span<const std::byte> bytes);
   Status on_head(std::span<const std::byte> bytes, Step body, std::size_t most,
                  const Status& otherwise);
@@ -176,8 +178,8 @@ class Handshake {
   Status on_record(std::span<const std::byte> bytes);
   Status put_introduction();
 
-  std::shared_ptr<const Party> party_;
-  const PartyLookup lookup_;
+  std::shared_ptr<const Identity> identity_;
+  const IdentityLookup lookup_;
   const GreetingReader read_greeting_;
   const bool dials_;
   const int expected_rank_;

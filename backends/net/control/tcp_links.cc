@@ -38,7 +38,7 @@ TcpLinks::TcpLinks(const Topology& topology, LinkArgs args, LossLimits limits, L
   const MutexLock lock(
       mutex_);  // no call of the manager comes before the service's number is known
   service_ = args_.manager->add(
-      {.party = args_.party,
+      {.identity = args_.identity,
        .on_link = [this](Link link) { on_link(std::move(link)); },
        .on_failure = [this](int rank, const Status& why) { on_dial_failure(rank, why); },
        .tend = [this](int rank) { return tend(rank); }});

@@ -60,7 +60,7 @@ struct LinkHooks {
 /// The way to the ranks of other hosts.
 struct LinkArgs {
   std::shared_ptr<ConnectionManager> manager;
-  Party party;         ///< Of this rank, for links.
+  Identity identity;   ///< Of this rank, for links.
   Routes routes;       ///< All but the first: for links that heal.
   Duration timeout{};  ///< For one link.
 };

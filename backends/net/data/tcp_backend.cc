@@ -34,18 +34,18 @@ PeerNames names_of(const GroupSpec& group) {
   return names;
 }
 
-Party party_for(const TcpBackendArgs& args, const GroupSpec& group) {
-  Party party = args.party;
-  party.purpose = Purpose::kData;
-  if (group.on_one_host()) party.encryption = Encryption::kOff;
-  party.context = fmt::format("{}\ngroup {}", args.party.context, group.key);
-  return party;
+Identity identity_for(const TcpBackendArgs& args, const GroupSpec& group) {
+  Identity identity = args.identity;
+  identity.purpose = Purpose::kData;
+  if (group.on_one_host()) identity.encryption = Encryption::kOff;
+  identity.context = fmt::format("{}\ngroup {}", args.identity.context, group.key);
+  return identity;
 }
 
 /// The address at which a process of this host accepts connections.
 Endpoint endpoint_inside(const TcpBackendArgs& args, const FailedRank& who) {
-  return private_endpoint(fmt::format("data\n{}\n{}\n{}\n", args.party.context, who.rank, who.pid),
-                          args.secret);
+  return private_endpoint(
+      fmt::format("data\n{}\n{}\n{}\n", args.identity.context, who.rank, who.pid), args.secret);
 }
 
 /// "eth0 (10.0.0.1)", where there are several; none where the kernel chooses the interface.
@@ -84,11 +84,11 @@ Result<std::shared_ptr<ConnectionManager>> TcpBackend::manager_for(const GroupSp
   if (!group.on_one_host()) return args_->manager;
   const MutexLock lock(mutex_);
   if (inside_ != nullptr) return inside_;
-  const FailedRank self{args_->party.rank, {}, args_->party.self.pid};
+  const FailedRank self{args_->identity.rank, {}, args_->identity.self.pid};
   RONDE_ASSIGN_OR_RETURN(FileDescriptor listener, listen_on(endpoint_inside(*args_, self)));
   auto manager = args_->manager;
   if (manager == nullptr) {
-    RONDE_ASSIGN_OR_RETURN(manager, ConnectionManager::create(args_->party.size));
+    RONDE_ASSIGN_OR_RETURN(manager, ConnectionManager::create(args_->identity.size));
   }
   manager->listen(std::move(listener));
   return inside_ = std::move(manager);
@@ -107,7 +107,7 @@ Result<std::unique_ptr<Communicator>> TcpBackend::open(const GroupSpec& group, E
       make_tcp_transport(
           {.members = Members(group.rank, names_of(group),
                               healing ? names_of_interfaces(args) : std::vector<std::string>()),
-           .party = party_for(args, group),
+           .identity = identity_for(args, group),
            .manager = std::move(manager),
            .between_hosts = !group.on_one_host(),
            .route = std::move(route),

@@ -19,7 +19,7 @@ inline constexpr std::size_t kHealingWindowBytes = std::size_t{8} << 20;
 
 /// The needs of connections of this rank.
 struct TcpBackendArgs {
-  Party party;  ///< Of the job, with keys; purpose and context are set for each group.
+  Identity identity;  ///< Of the job, with keys; purpose and context are set for each group.
   Secret secret = {};
   std::shared_ptr<ConnectionManager> manager = nullptr;  ///< Null for a job of one host.
   Routes routes = {};                                    ///< Several: data is spread over them.

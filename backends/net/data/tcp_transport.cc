@@ -197,10 +197,10 @@ class TcpTransport final : public Transport {
 
   /// The connections of each interface are a service, so that both ends know which interface it is.
   void add_service(std::size_t interface) {
-    Party party = args_.party;
-    if (interface > 0) party.context += fmt::format("\ninterface {}", interface);
+    Identity identity = args_.identity;
+    if (interface > 0) identity.context += fmt::format("\ninterface {}", interface);
     ConnectionManager::Service service{
-        .party = std::move(party),
+        .identity = std::move(identity),
         .on_link =
             [this, interface](Link link) {
               mailbox_.put({interface, std::move(link), Status()});

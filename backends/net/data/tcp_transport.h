@@ -29,7 +29,7 @@ namespace ronde::net {
 
 struct TcpTransportArgs {
   Members members;
-  Party party;  ///< Of this rank, for connections of this group alone.
+  Identity identity;  ///< Of this rank, for connections of this group alone.
   std::shared_ptr<ConnectionManager> manager;
   bool between_hosts = false;  ///< Connections count in the manager's budget.
   /// The way to a rank over the interface of that place in the list of `members`.

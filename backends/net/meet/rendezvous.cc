@@ -64,9 +64,9 @@ std::size_t most_verdict_bytes(int size) {
   return (std::size_t{64} << 10) + static_cast<std::size_t>(size) * kMaxIntroductionBytes;
 }
 
-Result<std::shared_ptr<const Party>> party_with(Party party, const Secret& secret) {
-  RONDE_ASSIGN_OR_RETURN(party.keys, Keys::derive(secret));
-  return std::make_shared<const Party>(std::move(party));
+Result<std::shared_ptr<const Identity>> identity_with(Identity identity, const Secret& secret) {
+  RONDE_ASSIGN_OR_RETURN(identity.keys, Keys::derive(secret));
+  return std::make_shared<const Identity>(std::move(identity));
 }
 
 Status went_away(int rank, const Introduction& who, std::string_view why) {

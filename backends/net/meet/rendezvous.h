@@ -61,8 +61,8 @@ struct Report {
   }
 };
 
-/// The party with the keys of a secret. Errors: as Keys::derive.
-Result<std::shared_ptr<const Party>> party_with(Party party, const Secret& secret);
+/// The identity with the keys of a secret. Errors: as Keys::derive.
+Result<std::shared_ptr<const Identity>> identity_with(Identity identity, const Secret& secret);
 
 /// The errors of a rank that has connected: it went away; another process has the same rank; it
 /// connects where it is not expected.

@@ -165,15 +165,15 @@ Status advised(const Status& status, const Config& config) {
 /// The facts that each step of the rendezvous needs.
 struct JobFacts {
   const Config& config;
-  const Party& party;  ///< Without keys.
+  const Identity& identity;  ///< Without keys.
   const HandoverArgs& handover;
   const CancelSource* cancel;
 };
 
 /// The log names the rank: the launcher shows a line once that several ranks write alike.
-Result<Roster> meet(const JobFacts& facts, const Party& party, TreeRendezvousArgs args) {
+Result<Roster> meet(const JobFacts& facts, const Identity& identity, TreeRendezvousArgs args) {
   const Config& config = facts.config;
-  args.party = &party;
+  args.identity = &identity;
   args.timeout = config.start_timeout;
   args.cancel = facts.cancel;
   const TimePoint began = now();
@@ -190,8 +190,8 @@ Result<Roster> meet(const JobFacts& facts, const Party& party, TreeRendezvousArg
 
 /// The part of a rank whose place is known.
 Result<Roster> meet_at_place(const JobFacts& facts, const Secret& secret, TreeRendezvousArgs args) {
-  RONDE_ASSIGN_OR_RETURN(const auto party, party_with(facts.party, secret));
-  auto roster = meet(facts, *party, std::move(args));
+  RONDE_ASSIGN_OR_RETURN(const auto identity, identity_with(facts.identity, secret));
+  auto roster = meet(facts, *identity, std::move(args));
   return roster.ok() ? std::move(roster) : advised(roster.status(), facts.config);
 }
 
@@ -221,25 +221,26 @@ WayUp way_to_rank_0(const JobFacts& facts, std::vector<Endpoint> resolved,
                     std::optional<Secret>& secret) {
   WayUp way{.rank = 0, .endpoints = std::move(resolved)};
   if (secret) return way;
-  way.read_greeting = [&](std::string_view greeting) -> Result<std::shared_ptr<const Party>> {
+  way.read_greeting = [&](std::string_view greeting) -> Result<std::shared_ptr<const Identity>> {
     RONDE_ASSIGN_OR_RETURN(secret, secret_of_rank_0(greeting, facts.handover));
-    return party_with(facts.party, *secret);
+    return identity_with(facts.identity, *secret);
   };
   return way;
 }
 
 /// To the leader of this host, at its socket.
-WayUp way_to_leader(const Party& party, const Endpoint& socket,
+WayUp way_to_leader(const Identity& identity, const Endpoint& socket,
                     const std::optional<Secret>& given) {
-  return {.rank = -1,
-          .endpoints = {socket},
-          .read_greeting =
-              [&party, given](std::string_view greeting) -> Result<std::shared_ptr<const Party>> {
-            RONDE_ASSIGN_OR_RETURN(const Secret secret, secret_on_host(greeting, given));
-            return party_with(party, secret);
-          },
-          .refusal_limit = kLeaderRefusals,
-          .time = kLeaderLimit};
+  return {
+      .rank = -1,
+      .endpoints = {socket},
+      .read_greeting =
+          [&identity, given](std::string_view greeting) -> Result<std::shared_ptr<const Identity>> {
+        RONDE_ASSIGN_OR_RETURN(const Secret secret, secret_on_host(greeting, given));
+        return identity_with(identity, secret);
+      },
+      .refusal_limit = kLeaderRefusals,
+      .time = kLeaderLimit};
 }
 
 /// The part of a rank that has taken the leader's socket. Without a secret it makes one for the
@@ -250,10 +251,11 @@ Result<Roster> lead(const JobFacts& facts, FileDescriptor socket, WayUp to_rank_
   if (!secret) {
     RONDE_ASSIGN_OR_RETURN(made, Secret::random());
   }
-  RONDE_ASSIGN_OR_RETURN(const auto party, party_with(facts.party, secret ? *secret : *made));
+  RONDE_ASSIGN_OR_RETURN(const auto identity,
+                         identity_with(facts.identity, secret ? *secret : *made));
   RendezvousPlace place;
   place.open = true;
-  return meet(facts, *party,
+  return meet(facts, *identity,
               {.place = &place,
                .greeting = make_greeting(made),
                .listener = std::move(socket),
@@ -267,25 +269,26 @@ Result<Roster> lead(const JobFacts& facts, FileDescriptor socket, WayUp to_rank_
 Result<Roster> visit(const JobFacts& facts, std::vector<Endpoint> resolved,
                      std::optional<Secret>& secret) {
   const Config& config = facts.config;
-  const Endpoint socket = leader_endpoint(config.rendezvous, facts.party, secret);
+  const Endpoint socket = leader_endpoint(config.rendezvous, facts.identity, secret);
   WayUp to_rank_0 = way_to_rank_0(facts, std::move(resolved), secret);
   auto listener = listen_on(socket);
   if (listener.ok()) return lead(facts, std::move(*listener), std::move(to_rank_0), secret);
   const std::optional<Secret> given = secret;
-  RONDE_ASSIGN_OR_RETURN(const auto party, party_with(facts.party, given.value_or(Secret())));
+  RONDE_ASSIGN_OR_RETURN(const auto identity,
+                         identity_with(facts.identity, given.value_or(Secret())));
   const RendezvousPlace place;
   // The leader may need its time to reach rank 0, and then rank 0 its own.
-  return meet(facts, *party,
+  return meet(facts, *identity,
               {.place = &place,
-               .ways = {way_to_leader(facts.party, socket, given), std::move(to_rank_0)},
+               .ways = {way_to_leader(facts.identity, socket, given), std::move(to_rank_0)},
                .verdict_time = 2 * (config.start_timeout + kLaterStart),
                .secret = given ? nullptr : &secret,
                .advise = [&](const Status& status) { return advised(status, config); }});
 }
 
-/// Makes the sockets at which this rank accepts links. Fills in their addresses in `party`.
-Status listen_for_links(const Config& config, const std::vector<Endpoint>& resolved, Party& party,
-                        RemoteJob& job) {
+/// Makes the sockets at which this rank accepts links. Fills in their addresses in `identity`.
+Status listen_for_links(const Config& config, const std::vector<Endpoint>& resolved,
+                        Identity& identity, RemoteJob& job) {
   RONDE_ASSIGN_OR_RETURN(job.local, own_addresses(config, resolved));
   std::vector<std::string> bound;
   for (const Endpoint& local : job.local) {
@@ -294,38 +297,38 @@ Status listen_for_links(const Config& config, const std::vector<Endpoint>& resol
     bound.push_back(endpoint.text());
     job.listeners.push_back(std::move(listener));
   }
-  party.self.address = bound.front();
-  party.self.further_addresses.assign(bound.begin() + 1, bound.end());
+  identity.self.address = bound.front();
+  identity.self.further_addresses.assign(bound.begin() + 1, bound.end());
   return {};
 }
 
 }  // namespace
 
-Endpoint leader_endpoint(const std::string& rendezvous, const Party& party,
+Endpoint leader_endpoint(const std::string& rendezvous, const Identity& identity,
                          const std::optional<Secret>& secret) {
-  return private_endpoint(fmt::format("leader\n{}\n{}\n{}\n{}\n", rendezvous, party.context,
-                                      party.size, party.self.host_identity),
+  return private_endpoint(fmt::format("leader\n{}\n{}\n{}\n{}\n", rendezvous, identity.context,
+                                      identity.size, identity.self.host_identity),
                           secret);
 }
 
-Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
+Result<RemoteJob> rendezvous_across_hosts(const Config& config, Identity& identity,
                                           const std::optional<Secret>& given,
                                           const CancelSource* cancel) {
   auto found = resolve_rendezvous(config);
   if (!found.ok()) return advised(found.status(), config);
   std::vector<Endpoint> resolved = std::move(*found);
   RemoteJob job;
-  const Status listens = listen_for_links(config, resolved, party, job);
+  const Status listens = listen_for_links(config, resolved, identity, job);
   if (!listens.ok()) return advised(listens, config);
   const HandoverArgs handover{config.job_id, config.shared_folders, config.start_timeout};
-  const JobFacts facts{config, party, handover, cancel};
+  const JobFacts facts{config, identity, handover, cancel};
   std::optional<Secret> secret = given;
   RONDE_ASSIGN_OR_RETURN(const auto place, place_in_rendezvous(config));
   auto roster = place && secret    ? meet_at_place(facts, *secret, {.place = &*place})
                 : config.rank == 0 ? host(facts, resolved, secret)
                                    : visit(facts, std::move(resolved), secret);
   if (!roster.ok()) return roster.status();
-  RONDE_ASSIGN_OR_RETURN(party.keys, Keys::derive(*secret));
+  RONDE_ASSIGN_OR_RETURN(identity.keys, Keys::derive(*secret));
   job.roster = std::move(*roster);
   job.secret = *secret;
   return job;

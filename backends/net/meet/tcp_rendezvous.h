@@ -33,15 +33,15 @@ struct RemoteJob {
 };
 
 /// The address of the socket of the first rank of a host, the leader, without a tree of hosts.
-Endpoint leader_endpoint(const std::string& rendezvous, const Party& party,
+Endpoint leader_endpoint(const std::string& rendezvous, const Identity& identity,
                          const std::optional<Secret>& secret);
 
-/// Connects all ranks at config.rendezvous. `party` has the purpose kRendezvous; its keys and its
-/// introduction's address are filled in. Without a secret rank 0 makes one and hands it out (see
-/// handover.h). `cancel`, where not null, ends it early. Blocks. Errors: as meet_by_tree;
+/// Connects all ranks at config.rendezvous. `identity` has the purpose kRendezvous; its keys and
+/// its introduction's address are filled in. Without a secret rank 0 makes one and hands it out
+/// (see handover.h). `cancel`, where not null, ends it early. Blocks. Errors: as meet_by_tree;
 /// kInvalidArgument naming RONDE_RENDEZVOUS or RONDE_NETWORK_INTERFACE; kUnavailable
 /// where a secret cannot be handed out.
-Result<RemoteJob> rendezvous_across_hosts(const Config& config, Party& party,
+Result<RemoteJob> rendezvous_across_hosts(const Config& config, Identity& identity,
                                           const std::optional<Secret>& secret,
                                           const CancelSource* cancel);
 

@@ -81,7 +81,7 @@ class TreeNode {
         ways_(args_.ways.empty() ? ways_of(place_) : args_.ways),
         deadline_(now() + args_.timeout),
         limit_(deadline_, args_.cancel),
-        connector_(*args_.party, args_.greeting) {
+        connector_(*args_.identity, args_.greeting) {
     for (const RendezvousPlace::Child& child : place_.children)
       children_[child.rank].place = &child;
     waiting_ = children_.size();
@@ -144,7 +144,7 @@ class TreeNode {
 
   void dial_parent() {
     const Duration left = deadline_ - now();
-    connector_.dial({.party = {std::shared_ptr<void>(), args_.party},
+    connector_.dial({.identity = {std::shared_ptr<void>(), args_.identity},
                      .rank = way().rank,
                      .endpoints = way().endpoints,
                      .deadline = left > way().time ? now() + way().time : deadline_,
@@ -185,7 +185,7 @@ class TreeNode {
                                 ? fmt::format("{}: no answer", join_text(addresses, ", "))
                                 : parent_failure_;
     return advised(Status(Code::kTimeout, fmt::format("rank {} could not reach rank {} at {}",
-                                                      args_.party->rank, last.rank, why))
+                                                      args_.identity->rank, last.rank, why))
                        .about({last.rank, {}, 0}));
   }
 
@@ -330,14 +330,14 @@ class TreeNode {
   Result<Roster> conclude(const Status& failure) {
     RONDE_RETURN_IF_ERROR(failure);
     if (!missing_.empty()) return not_come();
-    roster_[args_.party->rank] = args_.party->self;
+    roster_[args_.identity->rank] = args_.identity->self;
     return std::move(roster_);
   }
 
   [[nodiscard]] Status not_come() const {
     std::string text =
         fmt::format("{} of {} ranks did not come in time: rank{} {}", missing_.size(),
-                    args_.party->size, missing_.size() == 1 ? "" : "s", list_ranks(missing_));
+                    args_.identity->size, missing_.size() == 1 ? "" : "s", list_ranks(missing_));
     if (!unheard_.empty()) {
       text += fmt::format("; nothing was heard of ranks that meet through {}: {}",
                           missing_.size() == 1 ? "it" : "them", list_ranks(unheard_));
@@ -397,7 +397,7 @@ class TreeNode {
     const FailedRank parent = parent_who_.of(parent_rank_);
     return Status(Code::kTimeout,
                   fmt::format("rank {} heard no verdict on the rendezvous from {} in time",
-                              args_.party->rank, name_of(parent)))
+                              args_.identity->rank, name_of(parent)))
         .about(parent);
   }
 
@@ -439,7 +439,7 @@ class TreeNode {
 
   Result<std::string> receive(Stream& stream) {
     ++messages_;
-    return recv_message(stream, most_verdict_bytes(args_.party->size), within(kMessageLimit));
+    return recv_message(stream, most_verdict_bytes(args_.identity->size), within(kMessageLimit));
   }
 
   TreeRendezvousArgs args_;

@@ -31,7 +31,7 @@ namespace ronde::net {
 struct WayUp {
   int rank = -1;                      ///< -1: any.
   std::vector<Endpoint> endpoints;    ///< Tried in turn, then again after a pause.
-  GreetingReader read_greeting = {};  ///< Where that rank greets; else the party's keys serve.
+  GreetingReader read_greeting = {};  ///< Where that rank greets; else the identity's keys serve.
   /// The next way is tried once nobody has let this rank in for so long, or the time has passed.
   Duration refusal_limit = Duration::max();
   Duration time = Duration::max();
@@ -40,8 +40,8 @@ struct WayUp {
 /// The arguments of a rank. No rank has more messages than it has neighbours, times four, and they
 /// take a round a level.
 struct TreeRendezvousArgs {
-  const Party* party = nullptr;            ///< With keys.
-  const RendezvousPlace* place = nullptr;  ///< Of the party's rank.
+  const Identity* identity = nullptr;      ///< With keys.
+  const RendezvousPlace* place = nullptr;  ///< Of the identity's rank.
   Duration timeout{};                      ///< For the ranks that meet through this one to come.
   const CancelSource* cancel = nullptr;    ///< Ends it early; may be null.
   std::string greeting = {};               ///< Sent first on each connection that comes.

@@ -29,15 +29,15 @@ Result<LocalJob> host(UnixRendezvousArgs& args) {
   } else {
     RONDE_ASSIGN_OR_RETURN(job.secret, Secret::random());
   }
-  RONDE_ASSIGN_OR_RETURN(args.party.keys, Keys::derive(job.secret));
+  RONDE_ASSIGN_OR_RETURN(args.identity.keys, Keys::derive(job.secret));
   RONDE_ASSIGN_OR_RETURN(const FileDescriptor memory,
-                         HostSegment::make_memory(args.ranks.size(), args.party.size));
-  RONDE_ASSIGN_OR_RETURN(auto segment, HostSegment::map(memory, args.ranks, args.party.size));
-  job.channel = std::make_unique<HostChannel>(std::move(segment), args.party.rank);
+                         HostSegment::make_memory(args.ranks.size(), args.identity.size));
+  RONDE_ASSIGN_OR_RETURN(auto segment, HostSegment::map(memory, args.ranks, args.identity.size));
+  job.channel = std::make_unique<HostChannel>(std::move(segment), args.identity.rank);
   RONDE_RETURN_IF_ERROR(job.channel->watch().start());
   const RendezvousPlace place = place_of_root(std::span(args.ranks).subspan(1));
   TreeResult met =
-      meet_by_tree({.party = &args.party,
+      meet_by_tree({.identity = &args.identity,
                     .place = &place,
                     .timeout = limit.deadline() - now(),
                     .cancel = args.cancel,
@@ -51,19 +51,19 @@ Result<LocalJob> host(UnixRendezvousArgs& args) {
 Result<LocalJob> visit(UnixRendezvousArgs& args) {
   LocalJob job;
   const auto read_greeting =
-      [&](std::string_view greeting) -> Result<std::shared_ptr<const Party>> {
+      [&](std::string_view greeting) -> Result<std::shared_ptr<const Identity>> {
     RONDE_ASSIGN_OR_RETURN(job.secret, secret_on_host(greeting, args.secret));
-    return party_with(args.party, job.secret);
+    return identity_with(args.identity, job.secret);
   };
   const auto take_segment = [&](Stream& host) -> Status {
     const WaitLimit limit(now() + args.timeout, args.cancel);
     RONDE_ASSIGN_OR_RETURN(const FileDescriptor memory, recv_descriptor(host.fd(), limit));
-    RONDE_ASSIGN_OR_RETURN(auto segment, HostSegment::map(memory, args.ranks, args.party.size));
-    job.channel = std::make_unique<HostChannel>(std::move(segment), args.party.rank);
+    RONDE_ASSIGN_OR_RETURN(auto segment, HostSegment::map(memory, args.ranks, args.identity.size));
+    job.channel = std::make_unique<HostChannel>(std::move(segment), args.identity.rank);
     return job.channel->watch().start();
   };
   const RendezvousPlace place;
-  TreeResult met = meet_by_tree({.party = &args.party,
+  TreeResult met = meet_by_tree({.identity = &args.identity,
                                  .place = &place,
                                  .timeout = args.timeout,
                                  .cancel = args.cancel,
@@ -78,12 +78,12 @@ Result<LocalJob> visit(UnixRendezvousArgs& args) {
 }  // namespace
 
 Endpoint rendezvous_endpoint(const UnixRendezvousArgs& args) {
-  return private_endpoint(fmt::format("{}\n{}\n", args.ranks.front(), args.party.context),
+  return private_endpoint(fmt::format("{}\n{}\n", args.ranks.front(), args.identity.context),
                           args.secret);
 }
 
 Result<LocalJob> rendezvous_on_host(UnixRendezvousArgs args) {
-  return args.party.rank == args.ranks.front() ? host(args) : visit(args);
+  return args.identity.rank == args.ranks.front() ? host(args) : visit(args);
 }
 
 Result<std::unique_ptr<HostChannel>> channel_for_one(int rank, int job_ranks) {

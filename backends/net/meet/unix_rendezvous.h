@@ -18,7 +18,7 @@ namespace ronde::net {
 
 /// The arguments of a rank.
 struct UnixRendezvousArgs {
-  Party party;             ///< Without keys; `context` is the job id.
+  Identity identity;       ///< Without keys; `context` is the job id.
   std::vector<int> ranks;  ///< The job's ranks of this host, ascending.
   /// Without one the host makes a secret and hands it to processes of the same user.
   std::optional<Secret> secret;

@@ -86,8 +86,8 @@ void ConnectionManager::take_orders() {
 }
 
 void ConnectionManager::deliver(ConnectorEvent event) {
-  if (event.party == nullptr) return;
-  const ServiceId id = service_of(*event.party);
+  if (event.identity == nullptr) return;
+  const ServiceId id = service_of(*event.identity);
   call(id, [&](const Service& service) {
     if (event.kind != ConnectorEvent::Kind::kAdmitted) {
       return service.on_failure(event.rank, event.status);
@@ -200,10 +200,10 @@ std::vector<ConnectionManager::ServiceId> ConnectionManager::tended() {
 }
 
 /// 0 where it has been removed.
-ConnectionManager::ServiceId ConnectionManager::service_of(const Party& party) {
+ConnectionManager::ServiceId ConnectionManager::service_of(const Identity& identity) {
   const MutexLock lock(mutex_);
   const auto found = std::ranges::find_if(
-      services_, [&](const auto& entry) { return &entry.second->party == &party; });
+      services_, [&](const auto& entry) { return &entry.second->identity == &identity; });
   return found == services_.end() ? 0 : found->first;
 }
 
@@ -223,10 +223,10 @@ void ConnectionManager::call(ServiceId id, auto body) {
   call_ended_.notify_all();
 }
 
-ConnectionManager::PartyPtr ConnectionManager::find(Purpose purpose, const Digest& context) {
+ConnectionManager::IdentityPtr ConnectionManager::find(Purpose purpose, const Digest& context) {
   const MutexLock lock(mutex_);
-  const auto found = parties_.find({purpose, context});
-  return found == parties_.end() ? nullptr : found->second;
+  const auto found = identities_.find({purpose, context});
+  return found == identities_.end() ? nullptr : found->second;
 }
 
 void ConnectionManager::listen(FileDescriptor listener) {
@@ -241,7 +241,8 @@ ConnectionManager::ServiceId ConnectionManager::add(Service service) {
   const auto kept = std::make_shared<const Service>(std::move(service));
   const MutexLock lock(mutex_);
   services_[++last_id_] = kept;
-  parties_[{kept->party.purpose, hash_of_context(kept->party.context)}] = party_of(kept);
+  identities_[{kept->identity.purpose, hash_of_context(kept->identity.context)}] =
+      identity_of(kept);
   return last_id_;
 }
 
@@ -249,13 +250,13 @@ void ConnectionManager::remove(ServiceId id) {
   if (is_forked()) return;
   const MutexLock lock(mutex_);
   if (const auto found = services_.find(id); found != services_.end()) {
-    const Party& party = found->second->party;
+    const Identity& identity = found->second->identity;
     // Without the call-backs, which may hold much.
-    const auto ended = std::make_shared<const Party>(party);
-    const PartyKey key{party.purpose, hash_of_context(party.context)};
-    order([this, forgotten = party_of(found->second)] { connector_.forget_dials(*forgotten); });
+    const auto ended = std::make_shared<const Identity>(identity);
+    const IdentityKey key{identity.purpose, hash_of_context(identity.context)};
+    order([this, forgotten = identity_of(found->second)] { connector_.forget_dials(*forgotten); });
     services_.erase(found);
-    parties_[key] = ended;
+    identities_[key] = ended;
     ended_.emplace_back(key, ended);
     forget_oldest();
   }
@@ -265,10 +266,10 @@ void ConnectionManager::remove(ServiceId id) {
 
 void ConnectionManager::forget_oldest() {
   if (ended_.size() <= kMostEnded) return;
-  const auto& [key, party] = ended_.front();
-  const auto found = parties_.find(key);
+  const auto& [key, identity] = ended_.front();
+  const auto found = identities_.find(key);
   // The same context may have a new service.
-  if (found != parties_.end() && found->second == party) parties_.erase(found);
+  if (found != identities_.end() && found->second == identity) identities_.erase(found);
   ended_.pop_front();
 }
 
@@ -277,7 +278,7 @@ void ConnectionManager::dial(ServiceId id, int rank, const Route& route, TimePoi
   const MutexLock lock(mutex_);
   const auto found = services_.find(id);
   if (found == services_.end()) return;
-  const DialArgs args{.party = party_of(found->second),
+  const DialArgs args{.identity = identity_of(found->second),
                       .rank = rank,
                       .endpoints = {route.to},
                       .deadline = deadline,

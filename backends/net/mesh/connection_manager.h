@@ -53,9 +53,9 @@ class ConnectionManager {
 
   /// A part of this process that has connections with other ranks.
   struct Service {
-    /// Accepted connections find the service by the party's purpose and context, which no other
+    /// Accepted connections find the service by the identity's purpose and context, which no other
     /// service of this process has.
-    Party party;
+    Identity identity;
     /// A connection was dialed or accepted. Called in the manager's thread: be quick, and do not
     /// wait for a thread that calls the manager. A peer that gave up its first connection during
     /// the handshake connects again: the last one counts.
@@ -110,21 +110,23 @@ class ConnectionManager {
 
  private:
   using ServicePtr = std::shared_ptr<const Service>;
-  using PartyPtr = std::shared_ptr<const Party>;
-  using PartyKey = std::pair<Purpose, Digest>;
+  using IdentityPtr = std::shared_ptr<const Identity>;
+  using IdentityKey = std::pair<Purpose, Digest>;
 
   ConnectionManager(FileDescriptor wake, FileDescriptor events, int ranks,
                     std::shared_ptr<ConnectionBudget> budget);
 
   [[nodiscard]] bool is_forked() const noexcept { return ::getpid() != process_; }
-  static PartyPtr party_of(const ServicePtr& service) { return {service, &service->party}; }
+  static IdentityPtr identity_of(const ServicePtr& service) {
+    return {service, &service->identity};
+  }
 
   void run() noexcept;
   void order(std::function<void()> what) RONDE_REQUIRES(mutex_);
   void take_orders() RONDE_EXCLUDES(mutex_);
   void serve_connector() RONDE_EXCLUDES(mutex_);
   void deliver(ConnectorEvent event) RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] ServiceId service_of(const Party& party) RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] ServiceId service_of(const Identity& identity) RONDE_EXCLUDES(mutex_);
   void call(ServiceId id, auto body) RONDE_EXCLUDES(mutex_);
   [[nodiscard]] std::vector<ServiceId> tended() RONDE_EXCLUDES(mutex_);
   void tend(ServiceId id, int rank = -1) RONDE_EXCLUDES(mutex_);
@@ -132,7 +134,7 @@ class ConnectionManager {
   void end_some() RONDE_EXCLUDES(mutex_);
   [[nodiscard]] ServiceId least_recently_used() RONDE_EXCLUDES(mutex_);
   [[nodiscard]] TimePoint tend_when_due() RONDE_EXCLUDES(mutex_);
-  [[nodiscard]] PartyPtr find(Purpose purpose, const Digest& context) RONDE_EXCLUDES(mutex_);
+  [[nodiscard]] IdentityPtr find(Purpose purpose, const Digest& context) RONDE_EXCLUDES(mutex_);
   void forget_oldest() RONDE_REQUIRES(mutex_);
 
   const pid_t process_ = ::getpid();
@@ -148,8 +150,8 @@ class ConnectionManager {
   Mutex mutex_;
   CondVar call_ended_;
   std::map<ServiceId, ServicePtr> services_ RONDE_GUARDED_BY(mutex_);
-  std::map<PartyKey, PartyPtr> parties_ RONDE_GUARDED_BY(mutex_);  // of `ended_` too
-  std::deque<std::pair<PartyKey, PartyPtr>> ended_ RONDE_GUARDED_BY(mutex_);
+  std::map<IdentityKey, IdentityPtr> identities_ RONDE_GUARDED_BY(mutex_);  // of `ended_` too
+  std::deque<std::pair<IdentityKey, IdentityPtr>> ended_ RONDE_GUARDED_BY(mutex_);
   std::vector<std::function<void()>> orders_ RONDE_GUARDED_BY(mutex_);  // for the thread
   ServiceId called_ RONDE_GUARDED_BY(mutex_) = 0;                       // its call-back runs
   ServiceId last_id_ RONDE_GUARDED_BY(mutex_) = 0;

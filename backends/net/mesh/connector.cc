@@ -24,11 +24,12 @@ constexpr std::chrono::milliseconds kPauseWithoutDescriptors{50};
 /// A handshake reads and writes until the socket has no more.
 constexpr std::uint32_t kAllChanges = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
 
-/// Finds `party` alone, which the caller owns.
-PartyLookup only(const Party& party) {
-  return [&party, context = hash_of_context(party.context)](Purpose purpose, const Digest& asked) {
-    const bool meant = purpose == party.purpose && equal(asked, context);
-    return std::shared_ptr<const Party>(std::shared_ptr<void>(), meant ? &party : nullptr);
+/// Finds `identity` alone, which the caller owns.
+IdentityLookup only(const Identity& identity) {
+  return [&identity, context = hash_of_context(identity.context)](Purpose purpose,
+                                                                  const Digest& asked) {
+    const bool meant = purpose == identity.purpose && equal(asked, context);
+    return std::shared_ptr<const Identity>(std::shared_ptr<void>(), meant ? &identity : nullptr);
   };
 }
 
@@ -100,13 +101,13 @@ std::string Connector::Dial::describe_failures() const {
 
 /// One connection on its way through the handshake.
 struct Connector::Pending {
-  Pending(FileDescriptor fd, const PartyLookup& lookup)
+  Pending(FileDescriptor fd, const IdentityLookup& lookup)
       : socket(std::move(fd)), handshake(lookup) {}
   Pending(FileDescriptor fd, const DialArgs& args)
       : socket(std::move(fd)),
         handshake(args.read_greeting ? Handshake(args.read_greeting, args.rank)
-                                     : Handshake(args.party, args.rank)),
-        dial(DialKey{args.party.get(), args.rank}),
+                                     : Handshake(args.identity, args.rank)),
+        dial(DialKey{args.identity.get(), args.rank}),
         connecting(true) {}
 
   /// Sends and receives what the socket takes and gives now. Ok while nothing is wrong.
@@ -167,13 +168,13 @@ Status Connector::Pending::advance() {
   return receive();
 }
 
-Connector::Connector(const Party& party, std::string greeting)
+Connector::Connector(const Identity& identity, std::string greeting)
     : events_(::epoll_create1(EPOLL_CLOEXEC)),
-      lookup_(only(party)),
-      most_handshakes_(kSpareHandshakes + static_cast<std::size_t>(party.size)),
+      lookup_(only(identity)),
+      most_handshakes_(kSpareHandshakes + static_cast<std::size_t>(identity.size)),
       greeting_(std::move(greeting)) {}
 
-Connector::Connector(PartyLookup lookup, int ranks)
+Connector::Connector(IdentityLookup lookup, int ranks)
     : events_(::epoll_create1(EPOLL_CLOEXEC)),
       lookup_(std::move(lookup)),
       most_handshakes_(kSpareHandshakes + static_cast<std::size_t>(ranks)) {}
@@ -198,15 +199,15 @@ void Connector::unwatch(int rank) {
 }
 
 void Connector::dial(const DialArgs& args) {
-  const DialKey key{args.party.get(), args.rank};
+  const DialKey key{args.identity.get(), args.rank};
   pending_.remove_if([&](const Pending& pending) { return pending.dial == key; });
   dials_.insert_or_assign(key, Dial(args));
 }
 
-void Connector::forget_dials(const Party& party) {
-  std::erase_if(dials_, [&](const auto& entry) { return entry.first.first == &party; });
+void Connector::forget_dials(const Identity& identity) {
+  std::erase_if(dials_, [&](const auto& entry) { return entry.first.first == &identity; });
   pending_.remove_if(
-      [&](const Pending& pending) { return pending.dial && pending.dial->first == &party; });
+      [&](const Pending& pending) { return pending.dial && pending.dial->first == &identity; });
 }
 
 /// Under a flood the oldest is dropped: a rank of the job needs milliseconds, and tries again.
@@ -290,7 +291,7 @@ std::optional<ConnectorEvent> Connector::give_up() {
     event.status =
         final ? dial.failure
               : Status(refused ? Code::kRankFailure : Code::kTimeout, dial.describe_failures());
-    event.party = dial.args.party;
+    event.identity = dial.args.identity;
     pending_.remove_if([&](const Pending& pending) { return pending.dial == it->first; });
     dials_.erase(it);
     return event;
@@ -368,7 +369,7 @@ ConnectorEvent Connector::admit(Pending& pending) {
   set_events(events_, EPOLL_CTL_DEL, pending.socket.get(), 0);
   event.stream = Stream(std::move(pending.socket), pending.handshake.take_tls());
   event.peer = pending.handshake.peer();
-  event.party = pending.handshake.party();
+  event.identity = pending.handshake.identity();
   return event;
 }
 

@@ -40,17 +40,17 @@ struct ConnectorEvent {
   Introduction peer;
   bool dialed = false;  ///< By this process; else accepted.
   Duration took{};      ///< Since the dial was ordered.
-  std::shared_ptr<const Party>
-      party;  ///< Of this process: for which one it was dialed or admitted.
+  std::shared_ptr<const Identity>
+      identity;  ///< Of this process: for which one it was dialed or admitted.
   Status status;
 };
 
 /// A connection to make.
 struct DialArgs {
-  std::shared_ptr<const Party> party;  ///< Of this process.
-  int rank = -1;                       ///< -1: any.
-  std::vector<Endpoint> endpoints;     ///< Tried in turn, then again after a pause.
-  TimePoint deadline = kForever;       ///< It is given up then.
+  std::shared_ptr<const Identity> identity;  ///< Of this process.
+  int rank = -1;                             ///< -1: any.
+  std::vector<Endpoint> endpoints;           ///< Tried in turn, then again after a pause.
+  TimePoint deadline = kForever;             ///< It is given up then.
   /// Where nobody listens for so long, the rank's process has ended. It is given up then.
   Duration refusal_limit = std::chrono::seconds(2);
   /// A rank that turns this one away counts as one that does not listen, and one of another secret
@@ -65,11 +65,11 @@ struct DialArgs {
 /// Connects this process with ranks. Threads: one.
 class Connector {
  public:
-  /// Accepts for one party, which outlives it. `greeting` is sent on every accepted connection; on
-  /// Unix sockets those of this user alone are accepted.
-  explicit Connector(const Party& party, std::string greeting = {});
-  /// Accepts for the parties that `lookup` finds, in a job of `ranks` ranks.
-  Connector(PartyLookup lookup, int ranks);
+  /// Accepts for one identity, which outlives it. `greeting` is sent on every accepted connection;
+  /// on Unix sockets those of this user alone are accepted.
+  explicit Connector(const Identity& identity, std::string greeting = {});
+  /// Accepts for the identities that `lookup` finds, in a job of `ranks` ranks.
+  Connector(IdentityLookup lookup, int ranks);
   ~Connector();
   Connector(const Connector&) = delete;
   Connector& operator=(const Connector&) = delete;
@@ -81,8 +81,8 @@ class Connector {
   /// passed.
   void dial(const DialArgs& args);
 
-  /// Ends the dials of a party.
-  void forget_dials(const Party& party);
+  /// Ends the dials of an identity.
+  void forget_dials(const Identity& identity);
 
   /// Ranks that had no proof when they saw this process's: they have another secret.
   [[nodiscard]] const std::set<int>& unproven() const noexcept { return unproven_; }
@@ -103,7 +103,7 @@ class Connector {
 
  private:
   struct Pending;
-  using DialKey = std::pair<const Party*, int>;
+  using DialKey = std::pair<const Identity*, int>;
   struct Dial {
     /// The last one at an endpoint. One after a greeting outlives others: a rank that has given up
     /// only refuses.
@@ -157,7 +157,7 @@ class Connector {
   [[nodiscard]] ConnectorEvent admit(Pending& pending);
 
   const FileDescriptor events_;  // an epoll of all sockets
-  const PartyLookup lookup_;
+  const IdentityLookup lookup_;
   const std::size_t most_handshakes_;
   const std::string greeting_;
   std::vector<Listener> listeners_;

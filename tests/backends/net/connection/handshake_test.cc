@@ -14,10 +14,10 @@
 namespace ronde::net {
 namespace {
 
-Party party(int rank, int secret_seed = 1, const std::string& job = "job") {
+Identity identity(int rank, int secret_seed = 1, const std::string& job = "job") {
   std::array<std::byte, Secret::kBytes> bytes{};
   bytes[0] = static_cast<std::byte>(secret_seed);
-  Party result;
+  Identity result;
   result.purpose = Purpose::kLink;
   result.rank = rank;
   result.size = 4;
@@ -27,17 +27,19 @@ Party party(int rank, int secret_seed = 1, const std::string& job = "job") {
   return result;
 }
 
-/// Handshakes of a party that outlives them.
-Handshake dial(const Party& party, int to) { return {{std::shared_ptr<void>(), &party}, to}; }
-Handshake listen(const Party& party) {
-  return Handshake([&party](Purpose, const Digest&) {
-    return std::shared_ptr<const Party>(std::shared_ptr<void>(), &party);
+/// Handshakes of an identity that outlives them.
+Handshake dial(const Identity& identity, int to) {
+  return {{std::shared_ptr<void>(), &identity}, to};
+}
+Handshake listen(const Identity& identity) {
+  return Handshake([&identity](Purpose, const Digest&) {
+    return std::shared_ptr<const Identity>(std::shared_ptr<void>(), &identity);
   });
 }
 
 /// Both ends with the bytes between them.
 struct Pair {
-  Pair(const Party& dialing, const Party& listening)
+  Pair(const Identity& dialing, const Identity& listening)
       : dialer(dial(dialing, listening.rank)), listener(listen(listening)) {
     REQUIRE(dialer.start().ok());
     REQUIRE(listener.start().ok());
@@ -75,8 +77,8 @@ struct Pair {
 };
 
 TEST_CASE("two ranks of a job get to know each other") {
-  const Party a = party(2);
-  const Party b = party(1);
+  const Identity a = identity(2);
+  const Identity b = identity(1);
   Pair pair(a, b);
   pair.run();
   CHECK(pair.dialer_status.ok());
@@ -89,15 +91,15 @@ TEST_CASE("two ranks of a job get to know each other") {
 }
 
 TEST_CASE("a hello has a fixed length") {
-  const Party a = party(2);
+  const Identity a = identity(2);
   Handshake dialer = dial(a, 1);
   REQUIRE(dialer.start().ok());
   CHECK(dialer.take_output().size() == kHelloBytes);
 }
 
 TEST_CASE("another secret gets through on neither side") {
-  const Party a = party(2, 1);
-  const Party b = party(1, 2);
+  const Identity a = identity(2, 1);
+  const Identity b = identity(1, 2);
   Pair pair(a, b);
   pair.run();
   CHECK(pair.dialer_status.code() == Code::kInvalidArgument);
@@ -107,8 +109,8 @@ TEST_CASE("another secret gets through on neither side") {
 }
 
 TEST_CASE("a dialer that skips the check of the listener is still refused by it") {
-  const Party a = party(2, 1);
-  const Party b = party(1, 2);
+  const Identity a = identity(2, 1);
+  const Identity b = identity(1, 2);
   Handshake dialer = dial(a, 1);
   Handshake listener = listen(b);
   REQUIRE((dialer.start().ok() && listener.start().ok()));
@@ -118,10 +120,11 @@ TEST_CASE("a dialer that skips the check of the listener is still refused by it"
 }
 
 TEST_CASE("another job, purpose or an impossible rank is refused") {
-  const Party b = party(1);
-  Party other_purpose = party(2);
+  const Identity b = identity(1);
+  Identity other_purpose = identity(2);
   other_purpose.purpose = Purpose::kData;
-  for (const Party& a : {party(2, 1, "another"), other_purpose, party(1), party(4), party(-1)}) {
+  for (const Identity& a :
+       {identity(2, 1, "another"), other_purpose, identity(1), identity(4), identity(-1)}) {
     Pair pair(a, b);
     pair.run();
     CHECK(pair.listener_status.code() == Code::kInvalidArgument);
@@ -130,8 +133,8 @@ TEST_CASE("another job, purpose or an impossible rank is refused") {
 }
 
 TEST_CASE("a listener of another rank than expected is refused") {
-  const Party a = party(2);
-  const Party b = party(1);
+  const Identity a = identity(2);
+  const Identity b = identity(1);
   Pair pair(a, b);
   Handshake wrong = dial(a, 3);
   REQUIRE(wrong.start().ok());
@@ -142,8 +145,8 @@ TEST_CASE("a listener of another rank than expected is refused") {
 }
 
 TEST_CASE("a recorded handshake cannot be replayed") {
-  const Party a = party(2);
-  const Party b = party(1);
+  const Identity a = identity(2);
+  const Identity b = identity(1);
   Pair pair(a, b);
   pair.run();
   REQUIRE(pair.both_done());
@@ -155,7 +158,7 @@ TEST_CASE("a recorded handshake cannot be replayed") {
 }
 
 TEST_CASE("a hello cannot be reflected to the rank that sent it") {
-  const Party a = party(2);
+  const Identity a = identity(2);
   Handshake dialer = dial(a, 1);
   REQUIRE(dialer.start().ok());
   const std::string own = dialer.take_output();
@@ -163,8 +166,8 @@ TEST_CASE("a hello cannot be reflected to the rank that sent it") {
 }
 
 TEST_CASE("an oversized or malformed introduction is refused") {
-  const Party a = party(2);
-  const Party b = party(1);
+  const Identity a = identity(2);
+  const Identity b = identity(1);
   const auto head = [](const FrameHead& frame) { return std::string(as_text(encode_head(frame))); };
   for (const std::string& intro :
        {head({FrameKind::kData, 0, kMaxIntroductionBytes + 1}), head({FrameKind::kData, 0, 0}),
@@ -181,8 +184,8 @@ TEST_CASE("an oversized or malformed introduction is refused") {
 
 TEST_CASE("random bytes and flipped bits are never let in") {
   std::mt19937 random(7);
-  const Party a = party(2);
-  const Party b = party(1);
+  const Identity a = identity(2);
+  const Identity b = identity(1);
   for (int i = 0; i < 3000; ++i) {
     Pair pair(a, b);
     std::string wire = pair.dialer.take_output();
@@ -210,16 +213,16 @@ std::string carried(Tls& from, Tls& to, const std::string& text) {
   return got.ok() ? in.substr(0, *got) : "";
 }
 
-Party encrypting(int rank, Encryption mode = Encryption::kOn) {
-  Party made = party(rank);
+Identity encrypting(int rank, Encryption mode = Encryption::kOn) {
+  Identity made = identity(rank);
   made.encryption = mode;
   return made;
 }
 
 TEST_CASE("two ranks that encrypt hide their introductions and share keys for both directions") {
   for (const bool has_aes : {true, false}) {
-    Party a = encrypting(2);
-    Party b = encrypting(1);
+    Identity a = encrypting(2);
+    Identity b = encrypting(1);
     a.has_aes = b.has_aes = has_aes;
     Pair pair(a, b);
     pair.run();
@@ -237,8 +240,8 @@ TEST_CASE("two ranks that encrypt hide their introductions and share keys for bo
 
 TEST_CASE("two ranks agree on AES unless neither has its instructions") {
   for (const bool dialer_has : {true, false}) {
-    Party a = encrypting(2);
-    Party b = encrypting(1);
+    Identity a = encrypting(2);
+    Identity b = encrypting(1);
     a.has_aes = dialer_has;
     b.has_aes = !dialer_has;
     Pair pair(a, b);
@@ -254,8 +257,8 @@ TEST_CASE("two ranks agree on AES unless neither has its instructions") {
 }
 
 TEST_CASE("each connection has keys of its own, and a plain one has none") {
-  const Party a = encrypting(2);
-  const Party b = encrypting(1);
+  const Identity a = encrypting(2);
+  const Identity b = encrypting(1);
   Pair first(a, b);
   Pair second(a, b);
   first.run();
@@ -264,8 +267,8 @@ TEST_CASE("each connection has keys of its own, and a plain one has none") {
   const auto sends = first.dialer.take_tls();
   const auto receives = second.listener.take_tls();
   CHECK(carried(*sends, *receives, "x").empty());
-  const Party plain_a = party(2);
-  const Party plain_b = party(1);
+  const Identity plain_a = identity(2);
+  const Identity plain_b = identity(1);
   Pair plain(plain_a, plain_b);
   plain.run();
   REQUIRE(plain.both_done());
@@ -277,8 +280,8 @@ TEST_CASE("another mode of encryption is refused by both, naming ranks, hosts an
   using Mode = Encryption;
   for (const auto& modes : {std::pair(Mode::kOff, Mode::kOn), std::pair(Mode::kRequired, Mode::kOn),
                             std::pair(Mode::kRequired, Mode::kOff)}) {
-    const Party a = encrypting(2, modes.first);
-    const Party b = encrypting(1, modes.second);
+    const Identity a = encrypting(2, modes.first);
+    const Identity b = encrypting(1, modes.second);
     Pair pair(a, b);
     pair.run();
     const std::string expected = fmt::format(
@@ -293,8 +296,8 @@ TEST_CASE("another mode of encryption is refused by both, naming ranks, hosts an
 }
 
 TEST_CASE("a changed mode does not get past the proofs") {
-  const Party a = encrypting(2);
-  const Party b = encrypting(1);
+  const Identity a = encrypting(2);
+  const Identity b = encrypting(1);
   for (const std::size_t at : {16U, 17U}) {
     Pair pair(a, b);
     std::string wire = pair.dialer.take_output();
@@ -306,8 +309,8 @@ TEST_CASE("a changed mode does not get past the proofs") {
 }
 
 TEST_CASE("another version is refused by both, after the proofs, naming both") {
-  const Party a = party(2);
-  Party b = party(1);
+  const Identity a = identity(2);
+  Identity b = identity(1);
   b.self.version = "1.3";
   Pair pair(a, b);
   pair.run();

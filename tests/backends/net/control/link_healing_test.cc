@@ -26,18 +26,18 @@ constexpr seconds kTestLimit{60};
 
 Topology two_hosts(int rank) { return {rank, {{0, "node0", 1}, {1, "node1", 2}}}; }
 
-Party party_of(int rank, Encryption encryption) {
+Identity identity_of(int rank, Encryption encryption) {
   std::array<std::byte, Secret::kBytes> bytes{};
   bytes[0] = std::byte{1};
-  Party party;
-  party.purpose = Purpose::kLink;
-  party.rank = rank;
-  party.size = 2;
-  party.context = "test";
-  party.keys = Keys::derive(Secret(bytes)).value();
-  party.self = {"1", "local", "local", "", ::getpid()};
-  party.encryption = encryption;
-  return party;
+  Identity identity;
+  identity.purpose = Purpose::kLink;
+  identity.rank = rank;
+  identity.size = 2;
+  identity.context = "test";
+  identity.keys = Keys::derive(Secret(bytes)).value();
+  identity.self = {"1", "local", "local", "", ::getpid()};
+  identity.encryption = encryption;
+  return identity;
 }
 
 /// One rank of two, and all that its links deliver.
@@ -56,7 +56,7 @@ class Rank {
     };
     links_.emplace(topology_,
                    LinkArgs{.manager = manager_,
-                            .party = party_of(rank, encryption),
+                            .identity = identity_of(rank, encryption),
                             .routes = std::move(routes),
                             .timeout = seconds(10)},
                    LossLimits{.link = seconds(10), .freeze = {}, .reconnect = reconnect}, hooks);

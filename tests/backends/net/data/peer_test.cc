@@ -20,7 +20,7 @@ constexpr std::size_t kLinkWindow = 4096;
 
 TcpTransportArgs args_of_peer() {
   return {.members = Members(0, {{0, "node0", 1}, {1, "node1", 1}}, {"eth0", "eth1"}),
-          .party = {},
+          .identity = {},
           .manager = nullptr,
           .route = nullptr,
           .window_bytes = kLinkWindow,
@@ -104,7 +104,7 @@ TEST_CASE("a goodbye is acknowledged though a chunk before it comes later") {
 struct PeerOf {
   PeerOf(int own, int other, Duration late_after = std::chrono::hours(1))
       : args{.members = Members(own, {{4, "a", 1}, {5, "b", 2}, {6, "c", 3}}),
-             .party = {},
+             .identity = {},
              .manager = ConnectionManager::create(3).value(),
              .route =
                  [this](const FailedRank& who, std::size_t) {

@@ -37,18 +37,18 @@ std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank,
   std::array<std::byte, Secret::kBytes> bytes{};
   bytes[0] = static_cast<std::byte>(options.secret_seed);
   args.secret = Secret(bytes);
-  args.party.rank = rank;
-  args.party.size = listeners.ranks();
-  args.party.context = "test";
-  args.party.keys = Keys::derive(args.secret).value();
-  args.party.self = {"1", "local", "local", "", ::getpid()};
+  args.identity.rank = rank;
+  args.identity.size = listeners.ranks();
+  args.identity.context = "test";
+  args.identity.keys = Keys::derive(args.secret).value();
+  args.identity.self = {"1", "local", "local", "", ::getpid()};
   const Wires wires = listeners.wires();
   const bool sealed =
       wires == Wires::kSealed || wires == Wires::kSealedChaCha || wires == Wires::kHealingSealed;
   const bool heals = wires == Wires::kHealing || wires == Wires::kHealingSealed ||
                      wires == Wires::kTwoInterfacesHealing;
-  if (sealed) args.party.encryption = Encryption::kOn;
-  args.party.has_aes = wires != Wires::kSealedChaCha;
+  if (sealed) args.identity.encryption = Encryption::kOn;
+  args.identity.has_aes = wires != Wires::kSealedChaCha;
   if (wires != Wires::kUnix) {
     args.manager = ConnectionManager::create(listeners.ranks(), options.budget).value();
     for (FileDescriptor& each : listeners.take(rank)) args.manager->listen(std::move(each));

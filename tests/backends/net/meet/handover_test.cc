@@ -36,7 +36,7 @@ struct Folder {
 Result<Secret> receive(const std::string& bytes, const HandoverArgs& args) {
   Result<Secret> secret = Status(Code::kUnavailable, "closed");
   Handshake dialer(
-      [&](std::string_view greeting) -> Result<std::shared_ptr<const Party>> {
+      [&](std::string_view greeting) -> Result<std::shared_ptr<const Identity>> {
         secret = secret_of_rank_0(greeting, args);
         return Status(Code::kAborted, "over");
       },

@@ -45,47 +45,47 @@ class LeaderJob {
 
   [[nodiscard]] int size() const noexcept { return hosts_ * ranks_; }
 
-  [[nodiscard]] Party party(int rank) const {
-    Party party;
-    party.purpose = Purpose::kRendezvous;
-    party.rank = rank;
-    party.size = size();
-    party.context = id_;
+  [[nodiscard]] Identity identity(int rank) const {
+    Identity identity;
+    identity.purpose = Purpose::kRendezvous;
+    identity.rank = rank;
+    identity.size = size();
+    identity.context = id_;
     const int host = rank / ranks_;
-    party.self = {versions.contains(rank) ? versions.at(rank) : "1",
-                  fmt::format("node{}", host),
-                  fmt::format("{} identity{}", id_, host),
-                  {},
-                  ::getpid()};
-    party.encryption = encryption;
-    return party;
+    identity.self = {versions.contains(rank) ? versions.at(rank) : "1",
+                     fmt::format("node{}", host),
+                     fmt::format("{} identity{}", id_, host),
+                     {},
+                     ::getpid()};
+    identity.encryption = encryption;
+    return identity;
   }
 
-  [[nodiscard]] std::shared_ptr<const Party> party_with_keys(int rank) const {
-    return party_with(party(rank), secret_).value();
+  [[nodiscard]] std::shared_ptr<const Identity> identity_with_keys(int rank) const {
+    return identity_with(identity(rank), secret_).value();
   }
 
   [[nodiscard]] Endpoint leader(int rank) const {
-    return leader_endpoint(endpoint_.text(), party(rank), secret_);
+    return leader_endpoint(endpoint_.text(), identity(rank), secret_);
   }
 
   [[nodiscard]] DialArgs dial_to_rank_0(int rank) const {
-    return {.party = party_with_keys(rank), .rank = 0, .endpoints = {endpoint_}};
+    return {.identity = identity_with_keys(rank), .rank = 0, .endpoints = {endpoint_}};
   }
 
   [[nodiscard]] DialArgs dial_to_leader(int rank) const {
     return {
-        .party = party_with_keys(rank),
+        .identity = identity_with_keys(rank),
         .endpoints = {leader(rank)},
         .rendezvous = true,
-        .read_greeting = [this, rank](std::string_view) -> Result<std::shared_ptr<const Party>> {
-          return party_with_keys(rank);
+        .read_greeting = [this, rank](std::string_view) -> Result<std::shared_ptr<const Identity>> {
+          return identity_with_keys(rank);
         }};
   }
 
   [[nodiscard]] Result<Roster> visit(int rank, const CancelSource* cancel = nullptr,
                                      int pid = ::getpid()) const {
-    Party self = party(rank);
+    Identity self = identity(rank);
     self.self.pid = pid;
     Config config;
     config.rank = rank;
@@ -99,12 +99,12 @@ class LeaderJob {
 
   /// Rank 0. Once in a job.
   TreeResult host() {
-    const auto self = party_with_keys(0);
+    const auto self = identity_with_keys(0);
     REQUIRE(::listen(socket_.get(), 1024) == 0);
     std::vector<int> guests(static_cast<std::size_t>(size() - 1));
     std::iota(guests.begin(), guests.end(), 1);
     const RendezvousPlace place = place_of_root(guests);
-    return meet_by_tree({.party = self.get(),
+    return meet_by_tree({.identity = self.get(),
                          .place = &place,
                          .timeout = host_timeout ? *host_timeout : timeout,
                          .cancel = nullptr,
@@ -150,7 +150,7 @@ bool came_too_late(const Status& status) {
 
 /// A connection that is made soon.
 ConnectorEvent reach(const DialArgs& args) {
-  Connector connector(*args.party);
+  Connector connector(*args.identity);
   connector.dial(args);
   auto event = connector.next(now() + std::chrono::seconds(20));
   REQUIRE(event.ok());
@@ -305,7 +305,7 @@ TEST_CASE("HostLeaders: a leader that dies is named by rank 0, and by the ranks 
   std::optional<TreeResult> met;
   std::thread dies([&] {
     ConnectorEvent up = reach(job.dial_to_rank_0(3));
-    const auto local = job.party_with_keys(3);
+    const auto local = job.identity_with_keys(3);
     Connector connector(*local, make_greeting(std::nullopt));
     connector.listen(std::move(*unix_socket));
     Roster come;

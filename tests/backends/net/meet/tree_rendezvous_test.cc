@@ -54,18 +54,18 @@ class TreeJob {
     return endpoints_[static_cast<std::size_t>(host)];
   }
 
-  [[nodiscard]] Party party(int rank) const {
-    Party party;
-    party.purpose = Purpose::kRendezvous;
-    party.rank = rank;
-    party.size = size();
-    party.context = id_;
-    party.keys = Keys::derive(secrets.contains(rank) ? secrets.at(rank) : secret_).value();
-    party.self = {versions.contains(rank) ? versions.at(rank) : "1",
-                  fmt::format("node{}", rank / ranks_), fmt::format("identity{}", rank / ranks_),
-                  fmt::format("10.0.0.1:{}", rank), ::getpid()};
-    party.encryption = encryption;
-    return party;
+  [[nodiscard]] Identity identity(int rank) const {
+    Identity identity;
+    identity.purpose = Purpose::kRendezvous;
+    identity.rank = rank;
+    identity.size = size();
+    identity.context = id_;
+    identity.keys = Keys::derive(secrets.contains(rank) ? secrets.at(rank) : secret_).value();
+    identity.self = {versions.contains(rank) ? versions.at(rank) : "1",
+                     fmt::format("node{}", rank / ranks_), fmt::format("identity{}", rank / ranks_),
+                     fmt::format("10.0.0.1:{}", rank), ::getpid()};
+    identity.encryption = encryption;
+    return identity;
   }
 
   [[nodiscard]] RendezvousPlace place(int rank) const {
@@ -79,10 +79,10 @@ class TreeJob {
   }
 
   [[nodiscard]] TreeResult meet(int rank, const CancelSource* cancel = nullptr) const {
-    const Party self = party(rank);
+    const Identity self = identity(rank);
     const RendezvousPlace where = place(rank);
     const Duration time = timeouts.contains(rank) ? timeouts.at(rank) : std::chrono::seconds(30);
-    return meet_by_tree({.party = &self, .place = &where, .timeout = time, .cancel = cancel});
+    return meet_by_tree({.identity = &self, .place = &where, .timeout = time, .cancel = cancel});
   }
 
   /// All ranks but `absent` meet; what each returned.
@@ -119,10 +119,10 @@ class TreeJob {
 
 /// A leader that connects, says so, and is gone soon.
 void come_and_go(const TreeJob& job, int rank) {
-  const auto party = std::make_shared<const Party>(job.party(rank));
+  const auto identity = std::make_shared<const Identity>(job.identity(rank));
   const RendezvousPlace place = job.place(rank);
-  Connector connector(*party);
-  connector.dial({.party = party,
+  Connector connector(*identity);
+  connector.dial({.identity = identity,
                   .rank = place.parent,
                   .endpoints = {place.parent_at},
                   .deadline = now() + std::chrono::seconds(20)});
@@ -292,8 +292,8 @@ TEST_CASE("TreeRendezvous: a rank whose leader dies meanwhile says so") {
   std::optional<TreeResult> met;
   std::thread waits([&] { met.emplace(job.meet(3)); });
   {
-    const Party party = job.party(2);
-    Connector connector(party);
+    const Identity identity = job.identity(2);
+    Connector connector(identity);
     connector.listen(listen_on(job.endpoint(1)).value());
     const auto event = connector.next(now() + std::chrono::seconds(20));
     REQUIRE(event.ok());
@@ -318,14 +318,16 @@ TEST_CASE("TreeRendezvous: two processes with the same rank are an error that na
 
 TEST_CASE("TreeRendezvous: an address that is not of this host is an error on all") {
   const TreeJob job(2, 1);
-  Party party = job.party(1);
+  Identity identity = job.identity(1);
   RendezvousPlace place = job.place(1);
   place.own = numeric_host("192.0.2.1").value().with_port(4000);
   place.children.push_back({0, {}});  // so that it listens
   std::optional<TreeResult> other;
   std::thread waits([&] { other.emplace(job.meet(0)); });
-  const TreeResult met = meet_by_tree(
-      {.party = &party, .place = &place, .timeout = std::chrono::seconds(20), .cancel = nullptr});
+  const TreeResult met = meet_by_tree({.identity = &identity,
+                                       .place = &place,
+                                       .timeout = std::chrono::seconds(20),
+                                       .cancel = nullptr});
   waits.join();
   CHECK(mentions(met.roster.status(), "192.0.2.1:4000"));
   CHECK(mentions(other->roster.status(), "192.0.2.1:4000"));

@@ -13,10 +13,10 @@ namespace {
 /// Of one of two ranks that know their job's secret.
 UnixRendezvousArgs args_of(const std::string& job, int rank) {
   UnixRendezvousArgs args;
-  args.party.rank = rank;
-  args.party.size = 2;
-  args.party.context = job;
-  args.party.self = {"1", "node1", "identity", "", ::getpid()};
+  args.identity.rank = rank;
+  args.identity.size = 2;
+  args.identity.context = job;
+  args.identity.self = {"1", "node1", "identity", "", ::getpid()};
   args.ranks = {0, 1};
   args.secret = Secret();
   args.timeout = std::chrono::seconds(10);
@@ -26,8 +26,8 @@ UnixRendezvousArgs args_of(const std::string& job, int rank) {
 /// Rank 0 up to where it has let a guest in; then it is gone.
 int let_in_and_die(const std::string& job) {
   UnixRendezvousArgs args = args_of(job, 0);
-  args.party.keys = Keys::derive(*args.secret).value();
-  Connector connector(args.party, make_greeting(std::nullopt));
+  args.identity.keys = Keys::derive(*args.secret).value();
+  Connector connector(args.identity, make_greeting(std::nullopt));
   connector.listen(listen_on(rendezvous_endpoint(args)).value());
   const auto event = connector.next(now() + std::chrono::seconds(10));
   RONDE_CHILD_REQUIRE(event.ok() && event->kind == ConnectorEvent::Kind::kAdmitted);

@@ -68,14 +68,14 @@ struct Rank {
                                    std::byte secret = std::byte{1}) const {
     std::array<std::byte, Secret::kBytes> bytes{};
     bytes[0] = secret;
-    Party party;
-    party.purpose = Purpose::kData;
-    party.rank = rank;
-    party.size = kRanks;
-    party.context = context;
-    party.keys = Keys::derive(Secret(bytes)).value();
-    party.self = {"1", "node", "node", "", ::getpid()};
-    return manager->add({.party = std::move(party),
+    Identity identity;
+    identity.purpose = Purpose::kData;
+    identity.rank = rank;
+    identity.size = kRanks;
+    identity.context = context;
+    identity.keys = Keys::derive(Secret(bytes)).value();
+    identity.self = {"1", "node", "node", "", ::getpid()};
+    return manager->add({.identity = std::move(identity),
                          .on_link =
                              [&](Link link) {
                                arrivals.put({link.rank, std::move(link.stream), {}});
@@ -194,18 +194,18 @@ TEST_CASE("a rank with another secret is not let in") {
 }
 
 TEST_CASE("a rank that only leaves at the proof has shown no other secret") {
-  const auto party = [](int rank, std::byte secret) {
+  const auto identity = [](int rank, std::byte secret) {
     std::array<std::byte, Secret::kBytes> bytes{};
     bytes[0] = secret;
-    auto made = std::make_shared<Party>();
+    auto made = std::make_shared<Identity>();
     made->rank = rank;
     made->size = kRanks;
     made->keys = Keys::derive(Secret(bytes)).value();
     return made;
   };
-  const auto low = party(0, std::byte{1});
+  const auto low = identity(0, std::byte{1});
   for (const std::byte secret : {std::byte{1}, std::byte{2}}) {
-    const auto high = party(1, secret);
+    const auto high = identity(1, secret);
     Connector connector(*low);
     FileDescriptor listener = listen_on(interface_endpoint("127.0.0.1").value()).value();
     Stream stream(start_connect({local_endpoint(listener.get()).value()}).value());
@@ -261,15 +261,15 @@ TEST_CASE("no call-back runs once remove() has returned") {
   std::promise<void> entered;
   std::promise<void> may_leave;
   std::atomic<bool> left{false};
-  Party party;
-  party.purpose = Purpose::kData;
-  party.size = kRanks;
-  party.context = "slow";
+  Identity identity;
+  identity.purpose = Purpose::kData;
+  identity.size = kRanks;
+  identity.context = "slow";
   std::array<std::byte, Secret::kBytes> bytes{};
   bytes[0] = std::byte{1};
-  party.keys = Keys::derive(Secret(bytes)).value();
-  party.self.version = "1";
-  const auto service = low.manager->add({.party = party,
+  identity.keys = Keys::derive(Secret(bytes)).value();
+  identity.self.version = "1";
+  const auto service = low.manager->add({.identity = identity,
                                          .on_link =
                                              [&](const Link&) {
                                                entered.set_value();
