@@ -84,6 +84,7 @@ __all__ = [
 ]
 
 on_epoch: list[Callable[[], None]] = []  # called at the end of each init()
+on_leave: list[Callable[[], None]] = []  # called before the job is left without an exception
 
 
 def _settings_of(comm: Any) -> dict[str, str]:
@@ -243,6 +244,9 @@ def leave(keep: bool, why: str = "") -> None:
 
     why: what the other ranks' errors say of it; by default the exception that ends this process.
     """
+    if job.runtime is not None and not (why or exit_message.exit_message()):
+        for callback in list(on_leave):
+            callback()
     leaving, job.runtime = job.runtime, None
     if leaving is None:
         return

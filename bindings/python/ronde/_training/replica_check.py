@@ -7,6 +7,7 @@ ranks exchange more.
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -16,11 +17,11 @@ from ronde._calls.argument_checks import shown
 from ronde._calls.reduce_ops import Max
 from ronde._collectives import on_arrays
 from ronde._collectives.calls import set_id
-from ronde._errors import ArgumentTypeError, MismatchError
+from ronde._errors import ArgumentTypeError, Error, MismatchError
 from ronde._job.marks import mark
 from ronde._job.process_sets import ProcessSet
 from ronde._job.runtime import rank, runtime
-from ronde._membership.joining import on_epoch
+from ronde._membership.joining import on_epoch, on_leave
 from ronde._training.replicas import (
     Comparison,
     Difference,
@@ -36,6 +37,7 @@ Facts = Callable[[], Iterable[Fact]]
 
 _SETTING = "RONDE_REPLICA_CHECK"
 _NAMED = 4  # tensors in a message
+_LAST_SECONDS = 2.0  # for the last comparison, as ranks leave
 _epochs = [0]  # init() calls
 _begun: Counter[tuple[int, str]] = Counter()  # checks by process set and title, in this epoch
 
@@ -45,7 +47,16 @@ def _begin_epoch() -> None:
     _begun.clear()
 
 
+def _finish_all() -> None:
+    """Ends the comparisons after the last step, in the same order on all ranks."""
+    pending = [check for check in _checks if check.is_pending()]
+    for check in sorted(pending, key=lambda check: check.name):
+        check.finish()
+
+
 on_epoch.append(_begin_epoch)
+on_leave.append(_finish_all)
+_checks: weakref.WeakSet[ReplicaCheck] = weakref.WeakSet()
 
 
 class _Submitted(NamedTuple):
@@ -54,6 +65,7 @@ class _Submitted(NamedTuple):
     step: int
     hashes: Hashes
     handle: Any
+    facts: Facts
 
 
 class ReplicaCheck:
@@ -68,21 +80,40 @@ class ReplicaCheck:
         self._process_set, self._title = process_set, title
         self._epoch = 0
         self._submitted: _Submitted | None = None
+        self.name = ""  # of operations, no other check's in this epoch
+        _checks.add(self)
 
     def is_on(self) -> bool:
         """True if the job compares every few steps."""
         return _every_steps() > 0
+
+    def is_pending(self) -> bool:
+        """True while the ranks compare."""
+        return self._epoch == _epochs[0] and self._submitted is not None
+
+    def finish(self) -> None:
+        """Looks at the last comparison, as this rank leaves. Others may have left before."""
+        assert self._submitted is not None
+        try:
+            self._look(self._submitted.facts, _LAST_SECONDS)
+        except MismatchError as error:
+            runtime().warn(str(error))
+        except Error:
+            pass
 
     def before_step(self, facts: Facts) -> None:
         """Looks at what after_step() has submitted. Collective.
 
         Raises MismatchError on all ranks, if the job's setting says so.
         """
-        if self._epoch != _epochs[0] or self._submitted is None:
-            return
-        step, hashes, handle = self._submitted
+        if self.is_pending():
+            self._look(facts)
+
+    def _look(self, facts: Facts, timeout: float | None = None) -> None:
+        assert self._submitted is not None
+        step, hashes, handle, _ = self._submitted
         self._submitted = None
-        if bounds_agree(handle.wait()):
+        if bounds_agree(handle.wait(timeout)):
             self._agreed(step)
         else:
             self._compare(step, hashes, facts, asked=False)
@@ -99,7 +130,7 @@ class ReplicaCheck:
         handle = on_arrays.allreduce_async(
             hashes.bounds(), self._named(), Max, process_set=self._process_set
         )
-        self._submitted = _Submitted(self._steps, hashes, handle)
+        self._submitted = _Submitted(self._steps, hashes, handle, facts)
 
     def check_now(self, facts: Callable[[Any], Iterable[Fact]], extra: Any) -> bool:
         """Compares at once, and blocks. Returns True if all ranks have the same. Collective.
@@ -124,16 +155,15 @@ class ReplicaCheck:
         self._steps = self._last_agreed = 0
         self._submitted = None
         self._known: list[Any] = []  # the last differences
-        self._name = ""
+        self.name = ""
 
     def _named(self) -> str:
-        """The name of operations, no other check's in this epoch."""
-        if not self._name:
+        if not self.name:
             key = set_id(self._process_set), self._title
             _begun[key] += 1
             number = f" ({_begun[key]})" if _begun[key] > 1 else ""
-            self._name = f"replicas of {self._title}{number}"
-        return self._name
+            self.name = f"replicas of {self._title}{number}"
+        return self.name
 
     def _is_shared(self) -> bool:
         return bool(self._process_set.included()) and (self._process_set.size() or 1) > 1
