@@ -29,7 +29,7 @@ struct Rank {
       : topology{number, std::vector<PeerInfo>(static_cast<std::size_t>(job.size))},
         engine(job, number),
         sets(job.size),
-        operations(state, preparer, *engine.engine, devices, timeline, callers) {}
+        operations(state, preparer, *engine.engine, devices, timeline, callers, nullptr, nullptr) {}
   Config config;
   Topology topology;
   EngineRank engine;
