@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import torch
+
+_MOST_BYTES = 1 << 30  # larger areas are reserved and hardly used
 
 
 def flip(tensor, element, bit):
@@ -27,17 +30,22 @@ def flip_outside(pid, pattern, offset, bit):
             if not place or " /dev/" in line:
                 continue
             start, end = (int(part, 16) for part in place.groups())
-            memory.seek(start)
-            try:
-                held = memory.read(end - start)
-            except OSError:
-                continue
-            at = held.find(pattern)
-            while at >= 0:
-                memory.seek(start + at + offset)
-                (before,) = memory.read(1)
-                memory.seek(start + at + offset)
-                memory.write(bytes([before ^ (1 << bit)]))
-                found += 1
-                at = held.find(pattern, at + 1)
+            if end - start <= _MOST_BYTES:
+                with contextlib.suppress(OSError):  # the process has given it back meanwhile
+                    found += _flip_within(memory, start, end, pattern, offset, bit)
+    return found
+
+
+def _flip_within(memory, start, end, pattern, offset, bit):
+    memory.seek(start)
+    held = memory.read(end - start)
+    found = 0
+    at = held.find(pattern)
+    while at >= 0:
+        memory.seek(start + at + offset)
+        (before,) = memory.read(1)
+        memory.seek(start + at + offset)
+        memory.write(bytes([before ^ (1 << bit)]))
+        found += 1
+        at = held.find(pattern, at + 1)
     return found
