@@ -53,7 +53,7 @@ void exchange_until(const std::function<bool()>& enough, Transport& transport, A
   const TimePoint limit = now() + std::chrono::seconds(20);
   for (std::size_t number = 0;; ++number) {
     std::byte again{decides && !enough() && now() < limit};
-    CHECK(exchange_frames(transport, number, 1'000'000, abort).ok());
+    CHECK(exchange_frames(transport, number, 1'000'000, abort).message() == "");
     std::byte theirs{};
     const auto sent = transport.send(1 - transport.rank(), {&again, 1});
     const auto got = transport.recv(1 - transport.rank(), {&theirs, 1});
@@ -69,7 +69,7 @@ TEST_CASE("interfaces: both carry a good part of what is sent, of odd sizes and 
     const auto carries_enough = [](const auto& relay) { return relay->bytes() > 2 * kTotal / 20; };
     interfaces.run([&](Transport& transport, AbortToken& abort) {
       for (const std::size_t bytes : {0UL, 1UL, 65'537UL, kTotal, 3UL}) {
-        CHECK(exchange_frames(transport, bytes, bytes, abort).ok());
+        CHECK(exchange_frames(transport, bytes, bytes, abort).message() == "");
       }
       // How much each carries of one message depends on when the threads of the relays run.
       exchange_until([&] { return std::ranges::all_of(interfaces.relays, carries_enough); },
