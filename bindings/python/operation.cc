@@ -219,6 +219,12 @@ Together::Together(const std::vector<const Handle*>& handles) {
 
 namespace {
 
+py::object finding_of(const Handle& handle) {
+  const NonfiniteFinding& finding = handle.operation()->finding();
+  if (!finding.exists()) return py::none();
+  return py::make_tuple(finding.tensor, finding.odd.element);
+}
+
 void bind_handle(py::module_& module) {
   py::class_<Handle>(module, "Handle",
                      "An operation in flight. Keeps the tensors alive until it has ended.")
@@ -257,12 +263,7 @@ void bind_handle(py::module_& module) {
       .def("output", &output, py::arg("index") = 0,
            "(buffer or None, shape) of an output that the caller gave no memory for.")
       .def_property_readonly(
-          "finding",
-          [](const Handle& handle) -> py::object {
-            const NonfiniteFinding& finding = handle.operation()->finding();
-            if (!finding.exists()) return py::none();
-            return py::make_tuple(finding.tensor, finding.odd.element);
-          },
+          "finding", &finding_of,
           "(tensor, element) of the first value that is not finite, or None; once done.")
       .def("judge", &Handle::judge, py::arg("tensor"), py::arg("outcome"),
            "Warns of the finding that it holds, or raises it. `tensor`: that tensor's name.\n\n"

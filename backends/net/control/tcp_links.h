@@ -155,7 +155,8 @@ class TcpLinks {
   [[nodiscard]] pid_t process() const noexcept { return process_; }
 
  private:
-  /// What the process is to know at the end of a turn: a thread that learns of a frame may send.
+  /// The process learns these at the end of a turn, without the lock: a thread that learns of a
+  /// frame may send.
   struct News {
     std::vector<LinkItem> items;
     std::vector<LostRank> lost;

@@ -48,7 +48,7 @@ class OwnChunk {
   }
 
  private:
-  /// What the watch looks at is still in the L1 cache.
+  /// The watch looks at blocks of this size, which are still in the L1 cache.
   static constexpr std::size_t kWatchedBytes = std::size_t{8} << 10;
 
   [[nodiscard]] std::byte* staged(std::size_t rank) const;

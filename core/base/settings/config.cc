@@ -99,6 +99,29 @@ std::vector<Setting> data_settings() {
       flag({"RONDE_DETERMINISTIC", "", "0/1",
             "results have the same bits with any fusion, algorithm and backend"},
            &Config::deterministic),
+      size({"RONDE_FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", "bytes",
+            "largest fused operation; 0: no fusion"},
+           &Config::fusion_threshold_bytes),
+      size({"RONDE_PARTITION_BYTES", "", "bytes",
+            "cut larger allreduces, reduces and broadcasts into pieces of about this size; "
+            "operations of higher priority run between pieces; 0: never"},
+           &Config::partition_bytes),
+      size({"RONDE_INLINE_BYTES", "", "bytes",
+            "run bundles up to this size in the thread that drives the engine"},
+           &Config::inline_bytes),
+      size({"RONDE_INLINE_PAYLOAD_BYTES", "", "bytes",
+            "small operations between hosts carry their data with the agreement, up to so many "
+            "bytes of all ranks together (at most 16K); 0: never"},
+           &Config::inline_payload_bytes, kMaxPayloadBytes),
+      size({"RONDE_CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY", "entries",
+            "response cache's operations for each process set; 0: no cache"},
+           &Config::cache_capacity),
+  };
+}
+
+/// Checks of the values that are trained, and faults to rehearse them.
+std::vector<Setting> check_settings() {
+  return {
       one_of({"RONDE_CHECK_FIRST_STEP", "", "what",
               "what happens where parameters differ between ranks at the first step, the same on "
               "all ranks: warn, on rank 0; error, on all ranks; off: they are not compared"},
@@ -118,23 +141,6 @@ std::vector<Setting> data_settings() {
       text({"RONDE_INJECT", "", "fault",
             "plant a fault, to rehearse: nan:rank=1,tensor=layer3.weight,step=20; empty: none"},
            &Config::inject),
-      size({"RONDE_FUSION_THRESHOLD", "HOROVOD_FUSION_THRESHOLD", "bytes",
-            "largest fused operation; 0: no fusion"},
-           &Config::fusion_threshold_bytes),
-      size({"RONDE_PARTITION_BYTES", "", "bytes",
-            "cut larger allreduces, reduces and broadcasts into pieces of about this size; "
-            "operations of higher priority run between pieces; 0: never"},
-           &Config::partition_bytes),
-      size({"RONDE_INLINE_BYTES", "", "bytes",
-            "run bundles up to this size in the thread that drives the engine"},
-           &Config::inline_bytes),
-      size({"RONDE_INLINE_PAYLOAD_BYTES", "", "bytes",
-            "small operations between hosts carry their data with the agreement, up to so many "
-            "bytes of all ranks together (at most 16K); 0: never"},
-           &Config::inline_payload_bytes, kMaxPayloadBytes),
-      size({"RONDE_CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY", "entries",
-            "response cache's operations for each process set; 0: no cache"},
-           &Config::cache_capacity),
   };
 }
 
@@ -196,7 +202,7 @@ std::vector<Setting> watch_settings() {
 
 std::vector<Setting> make_settings() {
   std::vector<Setting> all = job_settings();
-  for (auto part : {data_settings(), watch_settings()}) {
+  for (auto part : {data_settings(), check_settings(), watch_settings()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

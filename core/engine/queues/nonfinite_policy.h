@@ -1,4 +1,4 @@
-// What follows when an operation has reduced values that are not finite.
+// Warns, or fails the operation, when it has reduced values that are not finite.
 #pragma once
 
 #include <cstdint>

@@ -77,7 +77,8 @@ class Operation {
   [[nodiscard]] const std::vector<std::int64_t>& recv_splits() const noexcept {
     return recv_splits_;
   }
-  /// What it reduced that is not finite, by ranks of the job. Only once done() without error.
+  /// The first value that it reduced and that is not finite; ranks are those of the job. Only once
+  /// done() without error.
   [[nodiscard]] const NonfiniteFinding& finding() const noexcept { return finding_; }
   /// Training steps before it, if it has a finding.
   [[nodiscard]] std::uint64_t steps_before() const noexcept { return steps_before_; }
