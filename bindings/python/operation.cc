@@ -231,13 +231,20 @@ void bind_handle(py::module_& module) {
       .def("done", &Handle::done, "True if it has ended, with or without an error; never blocks.")
       .def(
           "wait",
-          [](const py::object& self, const py::object& timeout, const Together* together) {
-            return self.cast<Handle&>().wait(self, timeout, together);
+          [](const py::object& self, const py::object& timeout) {
+            return self.cast<Handle&>().wait(self, timeout, nullptr);
           },
-          py::arg("timeout") = py::none(), py::arg("together") = nullptr,
+          py::arg("timeout") = py::none(),
           "Blocks until it has ended and returns the result, or raises its error.\n\ntimeout: "
-          "seconds after which TimeoutError is raised; the operation then goes on.\ntogether: "
-          "other operations to wait for, see ronde._core.Together.")
+          "seconds after which TimeoutError is raised; the operation then goes on.")
+      // A form of its own: pybind11 takes longer to pass None for it than small tensors travel.
+      .def(
+          "wait",
+          [](const py::object& self, const Together& together) {
+            return self.cast<Handle&>().wait(self, py::none(), &together);
+          },
+          py::kw_only(), py::arg("together"),
+          "together: other operations to wait for, see ronde._core.Together.")
       .def(
           "__call__",
           [](const py::object& self) {

@@ -372,9 +372,9 @@ std::unique_ptr<Handle> submit_gradients(const RuntimePtr& runtime, SetId set,
                       std::move(keep), std::move(pins)));
 }
 
-/// The arguments of reduce_tensor(), in their order.
+/// The arguments of reduce_tensor(), in their order; the last seven come in one tuple.
 struct TensorCall {
-  py::handle wait, tensor, make_output, average, name, op, prescale, postscale, set, weight;
+  py::handle wait, tensor, make_output, average, name, op, prescale, postscale, process_set, weight;
 };
 
 /// Reads what users usually give: a text or None, a float, an operation's number or neither. False
@@ -451,16 +451,15 @@ std::optional<Submission> usual_submission(const TensorCall& call, Pins& pins, p
 /// it. None, with nothing done, where a closer look is needed.
 py::object reduce_tensor(const TensorCall& call) {
   const RuntimePtr runtime = current_runtime();
-  const long set = PyLong_AsLong(call.set.ptr());
-  if (runtime == nullptr || set < 0) return py::none();
+  if (runtime == nullptr || profiler_runs()) return py::none();
+  const SetId set = id_of_set(call.process_set);
   sweep_dropped();
   Pins pins;
   py::object output;
   std::optional<Submission> submission = usual_submission(call, pins, output);
   if (!submission) return py::none();
   const bool waits = submission->caller_waits;
-  auto started = start(runtime, static_cast<SetId>(set), std::move(*submission), std::move(output),
-                       std::move(pins));
+  auto started = start(runtime, set, std::move(*submission), std::move(output), std::move(pins));
   if (!started.ok() && started.status().code() == Code::kInvalidArgument) return py::none();
   std::unique_ptr<Handle> handle = unwrap(std::move(started));
   if (call.make_output.is_none()) handle->check_place();
@@ -470,13 +469,14 @@ py::object reduce_tensor(const TensorCall& call) {
 
 /// reduce_tensor() as Python calls it: pybind11 takes longer to find a function than to run it.
 PyObject* call_reduce_tensor(PyObject* /*module*/, PyObject* const* given, Py_ssize_t count) {
-  if (count != 10) {
-    PyErr_SetString(PyExc_TypeError, "reduce_tensor() takes 10 arguments");
+  if (count != 4 || !PyTuple_Check(given[3]) || PyTuple_GET_SIZE(given[3]) != 7) {
+    PyErr_SetString(PyExc_TypeError, "reduce_tensor() takes 3 arguments and a tuple of 7");
     return nullptr;
   }
+  const auto option = [given](Py_ssize_t i) { return PyTuple_GET_ITEM(given[3], i); };
   try {
-    return reduce_tensor({given[0], given[1], given[2], given[3], given[4], given[5], given[6],
-                          given[7], given[8], given[9]})
+    return reduce_tensor({given[0], given[1], given[2], option(0), option(1), option(2), option(3),
+                          option(4), option(5), option(6)})
         .release()
         .ptr();
   } catch (py::error_already_set& error) {
@@ -491,8 +491,8 @@ PyMethodDef reduce_tensor_method = {
     "reduce_tensor",
     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_reduce_tensor)), METH_FASTCALL,
     "Submits an allreduce of one tensor of PyTorch, in place where `make_output` is None. None, "
-    "with nothing done, unless all arguments are of the usual types and the tensor is dense, "
-    "contiguous and in host memory."};
+    "with nothing done, unless all arguments are of the usual types, the tensor is dense, "
+    "contiguous and in host memory, and no profiler runs."};
 
 /// The names and numbers of one of the core's tables, in its order.
 template <typename Table>

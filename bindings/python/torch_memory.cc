@@ -87,6 +87,9 @@ const DLExchange* exchange_of(py::handle type) {
 struct Told {
   std::vector<std::pair<py::object, const DLExchange*>> types;
   py::object check_unmoved;
+  py::object profiler;
+  py::object everyone;
+  py::object set_id;
 };
 Told& told() {
   static auto* all = new Told();
@@ -154,18 +157,38 @@ void check_unmoved(py::handle tensor, const void* data) {
   told().check_unmoved(tensor, reinterpret_cast<std::uintptr_t>(data));
 }
 
+bool profiler_runs() {
+  static PyObject* const name = PyUnicode_InternFromString("_is_profiler_enabled");
+  PyObject* const found = PyObject_GetAttr(told().profiler.ptr(), name);
+  if (found == nullptr) throw py::error_already_set();
+  return !py::reinterpret_steal<py::object>(found).is(py::bool_(false));
+}
+
+SetId id_of_set(py::handle process_set) {
+  if (process_set.is(told().everyone)) return kGlobalSet;
+  return told().set_id(process_set).cast<SetId>();
+}
+
 void bind_torch_memory(py::module_& module) {
   module.def(
       "read_torch",
-      [](const py::list& types, py::object check_unmoved) {
+      [](const py::list& types, py::object check_unmoved, py::object profiler, py::object everyone,
+         py::object set_id) {
         for (const py::handle type : types) {
           told().types.emplace_back(py::reinterpret_borrow<py::object>(type), exchange_of(type));
         }
         told().check_unmoved = std::move(check_unmoved);
+        told().profiler = std::move(profiler);
+        told().everyone = std::move(everyone);
+        told().set_id = std::move(set_id);
       },
-      py::arg("types"), py::arg("check_unmoved"),
+      py::arg("types"), py::arg("check_unmoved"), py::arg("profiler"), py::arg("everyone"),
+      py::arg("set_id"),
       "From now on tensors of exactly these classes are read without Python. check_unmoved(tensor, "
-      "address) raises for one that is not at its address any more.");
+      "address) raises for one that is not at its address any more. profiler._is_profiler_enabled "
+      "is true while torch.profiler runs. `everyone` is the set of all ranks; set_id(set) gives "
+      "the "
+      "number of any other, or raises.");
   module.def(
       "dlpack_types",
       [] {

@@ -28,4 +28,10 @@ std::optional<void*> address_of(pybind11::handle tensor);
 /// Raises unless the tensor is at this address.
 void check_unmoved(pybind11::handle tensor, const void* data);
 
+/// True while torch.profiler runs.
+bool profiler_runs();
+
+/// The core's number of a process set. Raises for one that is not registered.
+SetId id_of_set(pybind11::handle process_set);
+
 }  // namespace ronde::python

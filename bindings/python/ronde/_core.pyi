@@ -1,6 +1,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 __version__: str
 R = TypeVar("R")
@@ -17,12 +17,16 @@ class Handle(Generic[R]):
     def done(self) -> bool:
         """True if it has ended, with or without an error; never blocks."""
 
-    def wait(self, timeout: float | None = None, together: Together | None = None) -> R:
+    @overload
+    def wait(self, timeout: float | None = None) -> R:
         """Blocks until it has ended and returns the result, or raises its error.
 
         timeout: seconds after which TimeoutError is raised; the operation then goes on.
-        together: other operations that this thread waits for before it submits anything else.
         """
+
+    @overload
+    def wait(self, *, together: Together) -> R:
+        """together: other operations that this thread waits for before it submits anything else."""
 
     def __call__(self) -> R:
         """The same as wait(). Horovod's sparse handles are called."""
@@ -105,16 +109,16 @@ def reduce_tensor(
     wait: bool,
     tensor: T,
     make_output: Callable[[T], T] | None,
-    average: bool | None,
-    name: str | None,
-    op: int | None,
-    prescale: float,
-    postscale: float,
-    set: int,
-    weight: float | None,
+    options: tuple[bool | None, str | None, int | None, float, float, Any, float | None],
     /,
 ) -> Handle[T] | None: ...
-def read_torch(types: list[type], check_unmoved: Callable[[Any, int], object]) -> None: ...
+def read_torch(
+    types: list[type],
+    check_unmoved: Callable[[Any, int], object],
+    profiler: Any,
+    everyone: Any,
+    set_id: Callable[[Any], int],
+) -> None: ...
 
 class Owners:
     def __init__(self) -> None: ...

@@ -186,7 +186,7 @@ def poll(handle: Handle[Any]) -> bool:
 @described
 def synchronize(handle: Handle[R]) -> R:
     """Waits for an operation and returns its result; the same as handle.wait()."""
-    return _handle(handle).wait()
+    return handle.wait() if type(handle) is Handle else _handle(handle).wait()
 
 
 def _handle(given: Handle[R]) -> Handle[R]:

@@ -11,8 +11,9 @@ from ronde import _core
 from ronde._calls.argument_checks import check
 from ronde._calls.reduce_ops import Average, Sum
 from ronde._calls.targets import Layout
-from ronde._collectives.calls import Call, Collectives, Profiler
+from ronde._collectives.calls import Call, Collectives, Profiler, set_id
 from ronde._errors import InvalidArgumentError
+from ronde._job.process_sets import global_process_set
 from ronde.torch._collectives import profiler
 
 # The core's element type codes. PyTorch has the 8-bit floating types from 2.1 on.
@@ -222,4 +223,6 @@ collectives = Collectives[torch.Tensor](
 )
 
 # Common calls then need little of Python, which takes longer than a small tensor to send.
-_core.read_torch([torch.Tensor, torch.nn.Parameter], check_unmoved)
+_core.read_torch(
+    [torch.Tensor, torch.nn.Parameter], check_unmoved, profiler.switch, global_process_set, set_id
+)

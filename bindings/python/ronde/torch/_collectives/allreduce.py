@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,13 +13,12 @@ from ronde._calls.described import described
 from ronde._calls.forms import forms
 from ronde._calls.handle import Handle, first
 from ronde._calls.reduce_ops import Sum, reduce_op
-from ronde._collectives.calls import Call, set_id
+from ronde._collectives.calls import Call
 from ronde._compression.choice import compressed, resolved
 from ronde._compression.rules import checked_one
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde.torch._collectives.adapter import check_in_place, check_op, check_tensors, collectives
 from ronde.torch._collectives.autograd import attached
-from ronde.torch._collectives.profiler import switch
 from ronde.torch.compression import Compression, wire_for
 
 Tensor = torch.Tensor
@@ -37,29 +36,9 @@ __all__ = [
 ]
 
 
-def _reduce_one(
-    wait: bool,
-    tensor: Tensor,
-    make_output: Callable[[Tensor], Tensor] | None,
-    average: bool | None,
-    name: str | None,
-    op: int | None,
-    prescale: float,
-    postscale: float,
-    process_set: ProcessSet,
-    weight: float | None,
-) -> Handle[Tensor] | None:
-    """allreduce() of a tensor that the core can read, which costs less than any check here.
-
-    It is in place unless `make_output` makes another. None, with nothing done, where all checks are
-    needed.
-    """
-    if switch._is_profiler_enabled:
-        return None
-    number = 0 if process_set is global_process_set else set_id(process_set)
-    return _core.reduce_tensor(
-        wait, tensor, make_output, average, name, op, prescale, postscale, number, weight
-    )
+# allreduce() of a tensor that the core can read, which costs less than any check here. It is in
+# place where `make_output` is None, and gives None, with nothing done, where checks are needed.
+_reduce_one = _core.reduce_tensor
 
 
 def _reduce(wait: bool, tensors: Sequence[Tensor], call: Call) -> Handle[list[Tensor]]:
@@ -130,7 +109,7 @@ def allreduce(
     """
     options = (average, name, op, prescale_factor, postscale_factor, process_set, weight)
     if compression is Compression.none:
-        handle = _reduce_one(True, tensor, torch.empty_like, *options)
+        handle = _reduce_one(True, tensor, torch.empty_like, options)
         if handle is not None:
             return handle.wait()
     return _new(True, [tensor], *options, compression).wait()[0]
@@ -149,7 +128,7 @@ def allreduce_async(
 ) -> Handle[Tensor]:
     """Starts allreduce(), without compression; its result is that of the handle's wait()."""
     options = (average, name, op, prescale_factor, postscale_factor, process_set, weight)
-    handle = _reduce_one(False, tensor, torch.empty_like, *options)
+    handle = _reduce_one(False, tensor, torch.empty_like, options)
     return first(_new(False, [tensor], *options)) if handle is None else handle
 
 
@@ -222,7 +201,7 @@ def allreduce_(
 ) -> Tensor:
     """As allreduce(), in place. Returns `tensor`."""
     options = (average, name, op, prescale_factor, postscale_factor, process_set, weight)
-    handle = _reduce_one(True, tensor, None, *options)
+    handle = _reduce_one(True, tensor, None, options)
     return grouped_allreduce_([tensor], *options)[0] if handle is None else handle.wait()
 
 
@@ -239,5 +218,5 @@ def allreduce_async_(
 ) -> Handle[Tensor]:
     """Starts allreduce_(); its result is that of the handle's wait()."""
     options = (average, name, op, prescale_factor, postscale_factor, process_set, weight)
-    handle = _reduce_one(False, tensor, None, *options)
+    handle = _reduce_one(False, tensor, None, options)
     return first(grouped_allreduce_async_([tensor], *options)) if handle is None else handle
