@@ -29,6 +29,7 @@ constexpr const char* kBenchExamples =
     "  ronde bench allreduce -np 2 --compression int8 --sizes 1M,25M\n"
     "  ronde bench allreduce -np 4 --op adasum --sizes 1M,16M\n"
     "  ronde bench -np 4 --tune tuning.json\n"
+    "  ronde run -np 4 -H node1:2,node2:2 -- ronde bench allreduce --sizes 4,1M\n"
     "All take turns (A B C A B C); the slowest rank counts; sums are checked, and a wrong one is "
     "an\n"
     "error. Small operations are timed in bursts of up to 16. Bandwidths are in 10^9 bytes per "
@@ -66,7 +67,9 @@ void add_options(CLI::App& command, BenchRequest& request) {
   bench::OptionTexts& texts = request.texts;
   const auto measured = [](const CollectiveTraits& row) { return row.value != Collective::kJoin; };
   command.add_option("collective", texts.collective, names_with(measured))->capture_default_str();
-  command.add_option("--np", options.np, "Number of ranks, all on this host (also -np)")
+  command
+      .add_option("--np", options.np,
+                  "Number of ranks, all on this host (also -np); left out within a job")
       ->capture_default_str();
   command.add_option("--sizes", texts.sizes, "Sizes of the whole tensor, in bytes")
       ->default_str("4,1K,64K,1M,16M");
@@ -102,7 +105,7 @@ void add_options(CLI::App& command, BenchRequest& request) {
                      "Modes many and replay: write a trace, and measure the cost of recording it");
   command.add_flag("--shared", options.shared, "Use buffers in shared memory");
   command.add_option("--json", options.json, "Write a line of JSON for each row to this file");
-  command.add_flag("--worker", request.worker, "")->group("");      // a rank, started by the above
+  command.add_flag("--worker", request.worker, "")->group("");  // a rank that start_workers made
   command.add_option("--left-out", texts.left_out, "")->group("");  // peers that are not there
 }
 
@@ -136,20 +139,19 @@ Status check_outputs(const bench::Options& options) {
 }
 
 /// Says which peers are not there, and returns their names.
-std::string leave_out_peers(const bench::Options& options, const Config& config) {
+std::string leave_out_peers(const std::vector<std::string>& peers, const Config& config) {
   std::vector<std::string> names;
-  for (const bench::MissingPeer& peer : bench::missing_peers(options.peers, config)) {
+  for (const bench::MissingPeer& peer : bench::missing_peers(peers, config)) {
     fmt::print(stderr, "ronde bench: peer {} is left out: {}\n", peer.name, peer.why);
     names.push_back(peer.name);
   }
   return join_text(names, ",");
 }
 
-int start_workers(const bench::Options& options, const Arguments& arguments) {
+int start_workers(const bench::Options& options, const Config& config, const Arguments& arguments) {
   std::vector<std::string> command = {value_or_exit(kBench, own_program())};
   exit_if_failed(kBench, check_outputs(options));
-  const std::string left_out =
-      leave_out_peers(options, value_or_exit(kBench, worker_config(options)));
+  const std::string left_out = leave_out_peers(options.peers, config);
   const bool mpi = std::ranges::count(options.peers, "mpi") >
                    std::ranges::count(bench::split_list(left_out), "mpi");
   command.insert(command.end(), arguments.begin(), arguments.end());
@@ -159,6 +161,18 @@ int start_workers(const bench::Options& options, const Arguments& arguments) {
                        bench::spawn_ranks(command, options.np, mpi || options.backend == "mpi"));
 }
 
+/// Measures as one rank of a job that somebody has started: `ronde run -H a,b -- ronde bench`.
+int work_in_job(BenchRequest& request, const Config& config, bool has_np) {
+  if (has_np && request.options.np != config.size) {
+    exit_if_failed(kBench,
+                   {Code::kInvalidArgument,
+                    fmt::format("--np={}, but this is a rank of a job of {}; leave --np out",
+                                request.options.np, config.size)});
+  }
+  request.texts.left_out = leave_out_peers(bench::split_list(request.texts.peers), config);
+  return work(value_or_exit(kBench, bench::complete(request.options, request.texts)));
+}
+
 }  // namespace
 
 CLI::App* add_bench_command(CLI::App& app, const Arguments& arguments) {
@@ -166,9 +180,12 @@ CLI::App* add_bench_command(CLI::App& app, const Arguments& arguments) {
   CLI::App* command = app.add_subcommand("bench", "Measure collectives, also of other libraries");
   command->footer(footer());
   add_options(*command, *request);
-  command->callback([request, arguments] {
+  command->callback([request, arguments, command] {
     const auto options = value_or_exit(kBench, bench::complete(request->options, request->texts));
-    exit_with(request->worker ? work(options) : start_workers(options, arguments));
+    if (request->worker) exit_with(work(options));
+    const Config config = value_or_exit(kBench, worker_config(options));
+    exit_with(config.size > 1 ? work_in_job(*request, config, command->count("--np") > 0)
+                              : start_workers(options, config, arguments));
   });
   return command;
 }

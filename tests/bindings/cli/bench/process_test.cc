@@ -53,6 +53,35 @@ TEST_CASE("a sweep has a row for each size and system") {
         std::map<std::size_t, std::set<std::string>>{{4, expected}, {102'400, expected}});
 }
 
+TEST_CASE("a rank of a job measures in that job") {
+  const std::vector<std::string> job = {"run", "-np", "3", RONDE_PROGRAM, "bench"};
+  const auto with = [&job](std::vector<std::string> more) {
+    more.insert(more.begin(), job.begin(), job.end());
+    return run_ronde(std::move(more));
+  };
+  const Finished measured = with({"--sizes", "4", "--repetitions", "20", "--mode", "named"});
+  CHECK_MESSAGE(measured.status == 0, measured.err);
+  CHECK(measured.out.find("allreduce of float32 over 3 ranks") != std::string::npos);
+  const Finished refused = with({"-np", "2"});
+  CHECK(refused.status == 2);
+  CHECK(refused.err.find("--np=2, but this is a rank of a job of 3; leave --np out") !=
+        std::string::npos);
+}
+
+TEST_CASE("a rank of a job measures in that job") {
+  const auto in_job = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"run", "-np", "3", RONDE_PROGRAM, "bench"});
+    return run_ronde(std::move(more));
+  };
+  const Finished measured = in_job({"--sizes", "4", "--repetitions", "20", "--mode", "named"});
+  CHECK_MESSAGE(measured.status == 0, measured.err);
+  CHECK(measured.out.find("allreduce of float32 over 3 ranks") != std::string::npos);
+  const Finished refused = in_job({"-np", "2"});
+  CHECK(refused.status == 2);
+  CHECK(refused.err.find("--np=2, but this is a rank of a job of 3; leave --np out") !=
+        std::string::npos);
+}
+
 TEST_CASE("peers that are not there are left out, with a line for each") {
   const std::string bench =
       fmt::format("PATH=/nowhere {} bench -np 2 --sizes 4 --repetitions 20 --mode raw --peers mpi",
