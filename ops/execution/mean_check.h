@@ -41,9 +41,9 @@ double ulp_at(DType dtype, double magnitude) noexcept;
 
 /// The settings of the check.
 struct MeanCheckOptions {
-  std::function<std::uint64_t()> steps;  ///< Training steps that have been marked; may be empty.
-  const EventSwitch* events = nullptr;   ///< Outlives it; may be null.
-  MeanErrors* totals = nullptr;          ///< Outlives it; may be null.
+  std::function<std::uint64_t()> steps = {};  ///< Training steps that have been marked; or empty.
+  const EventSwitch* events = nullptr;        ///< Outlives it; may be null.
+  MeanErrors* totals = nullptr;               ///< Outlives it; may be null.
 };
 
 /// Calls for a work: begin(), then end() once it has run. The first rank of the group reports: a

@@ -198,7 +198,9 @@ class ReplicaCheck:
             text += f": {found.first_element(first, fact, found.usual_bytes(first, fact))}"
         others = found.differences[1 : _NAMED + 1]
         if others:
-            names = ", ".join(f"{found.label(one)} on {_core.list_ranks(one.ranks)}" for one in others)
+            names = ", ".join(
+                f"{found.label(one)} on {_core.list_ranks(one.ranks)}" for one in others
+            )
             more = ", ..." if count > len(others) + 1 else ""
             text += f"; {count - 1} more differ: {names}{more}"
         since = min(self._last_agreed + 1, step)

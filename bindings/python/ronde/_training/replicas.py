@@ -202,9 +202,7 @@ def compare(mine: Hashes, name: str, process_set: ProcessSet) -> Comparison | No
 
 def said(difference: Difference, label: str) -> str:
     """Names the tensor, and the ranks that have another one or other values."""
-    return _core.describe_difference(
-        difference.ranks, difference.usual, difference.missing, label
-    )
+    return _core.describe_difference(difference.ranks, difference.usual, difference.missing, label)
 
 
 def of_all_ranks(mine: NDArray[np.uint64], name: str, process_set: ProcessSet) -> Any:

@@ -1,0 +1,220 @@
+"""Faults that `ronde run --inject` plants: each is planted where it is asked for, and found."""
+
+import json
+import re
+import sys
+
+import jobs
+import pytest
+
+TRAINING = """
+import sys
+import ronde, ronde.torch as hvd, torch
+hvd.init()
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Linear(16, 4))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters())
+torch.manual_seed(hvd.rank())
+for step in range(12):
+    optimizer.zero_grad()
+    net(torch.randn(4, 8)).square().mean().backward()
+    optimizer.step()
+sys.stdout.write(f"@{hvd.rank()} trained\\n")
+"""
+
+
+def run(tmp_path, np, *options, script=TRAINING, environment=None):
+    path = tmp_path / "script.py"
+    path.write_text(script)
+    return jobs.finish(jobs.launch([sys.executable, str(path)], np, environment, options))
+
+
+def trained(output):
+    return sorted(re.findall(r"@(\d) trained", output))
+
+
+def test_a_flipped_bit_of_a_parameter_is_found_by_the_replica_check(tmp_path):
+    pytest.importorskip("torch")
+    fault = "flip:rank=1,tensor=1.weight,step=5,element=35,bit=29"
+    status, output = run(tmp_path, 3, "--check-replicas", "1", "--inject", fault)
+    assert status == 0, output
+    planted = 'planted flip of bit 29 of element 35 of "1.weight" after step 5'
+    assert output.count(planted) == 1, output
+    found = 'the replicas differ after step 5: "1.weight" (float32[4, 16]) has another value on '
+    assert found + "rank 1 than on rank 0: element [2, 3] is" in output
+    assert trained(output) == ["0", "1", "2"]
+
+
+def test_a_flipped_bit_of_the_state_is_found_and_repaired(tmp_path):
+    pytest.importorskip("torch")
+    fault = "flip:rank=2,tensor=exp_avg of 0.weight,step=3"
+    options = ["--check-replicas", "1", "--replica-action", "repair", "--inject", fault]
+    status, output = run(tmp_path, 3, *options)
+    assert status == 0, output
+    said = r'differ after step 3: "exp_avg of 0\.weight" \(float32\[16, 8\]\) has another value on'
+    assert len(re.findall(said + " rank 2 than on rank 0", output)) == 1, output
+    assert output.count("repaired: 1 tensors") == 1, output
+
+
+def test_a_drift_is_found_from_its_step_on(tmp_path):
+    pytest.importorskip("torch")
+    fault = "drift:rank=1,tensor=0.bias,step=4,factor=1.0001"
+    status, output = run(tmp_path, 3, "--check-replicas", "2", "--inject", fault)
+    assert status == 0, output
+    assert 'planted drift of "0.bias" after step 4 and each later one' in output
+    assert 'the replicas differ after step 4: "0.bias" (float32[16])' in output
+
+
+def test_the_first_step_finds_what_was_flipped_before_it(tmp_path):
+    pytest.importorskip("torch")
+    script = TRAINING.replace("range(12)", "range(2)").replace(
+        "optimizer = torch.optim.Adam(net.parameters(), lr=0.01)",
+        "first = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.0))\n"
+        "first.zero_grad(); net(torch.ones(4, 8)).mean().backward(); first.step()\n"
+        "optimizer = torch.optim.Adam(net.parameters(), lr=0.01)",
+    )
+    fault = "flip:rank=1,tensor=parameter,step=1"
+    status, output = run(tmp_path, 2, "--inject", fault, script=script)
+    assert status == 0, output
+    assert "planted flip of bit 29 of element 0 of " in output
+    assert "the ranks train different models: parameter " in output
+
+
+def test_a_slow_rank_is_slow(tmp_path):
+    pytest.importorskip("torch")
+    script = TRAINING.replace("import sys\n", "import sys, time\n").replace(
+        "for step in range(12):",
+        "begin = time.monotonic()\nfor step in range(12):",
+    )
+    script += 'sys.stdout.write(f"took {time.monotonic() - begin:.2f}\\n")\n'
+    fault = "slow:rank=1,tensor=1.bias,step=11,seconds=0.4"
+    status, output = run(tmp_path, 2, "--inject", fault, script=script)
+    assert status == 0, output
+    assert output.count("planted slow before allreduce") == 1, output
+    assert all(float(took) >= 0.8 for took in re.findall(r"took (\S+)", output))
+
+
+def test_a_killed_rank_is_told_as_killed(tmp_path):
+    pytest.importorskip("torch")
+    status, output = run(tmp_path, 2, "--inject", "kill:rank=1,step=6")
+    assert status == 128 + 9, output
+    assert "planted kill before allreduce" in output
+    assert trained(output) == []
+
+
+def test_a_restart_plants_nothing_again(tmp_path):
+    pytest.importorskip("torch")
+    status, output = run(tmp_path, 2, "--restarts", "1", "--inject", "kill:rank=1,step=6")
+    assert status == 0, output
+    assert output.count("planted kill") == 1, output
+    assert trained(output) == ["0", "1"]
+
+
+@pytest.mark.parametrize(("seconds", "heals"), [("10", True), ("0", False)])
+def test_cut_connections_heal_or_end_the_job(tmp_path, seconds, heals):
+    pytest.importorskip("torch")
+    environment = {"RONDE_RECONNECT_SECONDS": seconds}
+    options = ["--backend", "tcp", "--inject", "cut:rank=1,step=6"]
+    status, output = run(tmp_path, 2, *options, environment=environment)
+    assert re.search(r"planted cut: \d+ connections", output), output
+    assert (status == 0) == heals, output
+    assert trained(output) == (["0", "1"] if heals else [])
+
+
+def test_a_flip_in_a_result_is_found_by_the_check_of_means(tmp_path):
+    pytest.importorskip("torch")
+    fault = "flip:rank=1,tensor=1.bias,step=7,element=2,where=result"
+    status, output = run(tmp_path, 2, "--check-mean", "1.bias", "--inject", fault)
+    assert status == 0, output
+    wrong = re.findall(r'the result of "[^"]*1\.bias[^"]*" is wrong by (\S+) ulp, (.*)', output)
+    assert len(wrong) == 1, output
+    assert "on rank 1: " in wrong[0][1]
+    assert wrong[0][1].endswith("; step 7")
+
+
+def test_faults_are_marked_in_the_timeline(tmp_path):
+    pytest.importorskip("torch")
+    trace = tmp_path / "trace.json"
+    faults = ["--inject", "nan:rank=0,tensor=1.bias,step=2"]
+    faults += ["--inject", "flip:rank=1,tensor=0.bias,step=2"]
+    status, output = run(tmp_path, 2, "--timeline", str(trace), *faults)
+    assert status == 0, output
+    names = [event.get("name", "") for event in json.loads(trace.read_text())]
+    assert sum(name.startswith("planted nan") for name in names) == 1
+    assert sum(name.startswith("planted flip") for name in names) == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "nan:rank=1,tensor=nowhere",
+        "flip:rank=1,tensor=0.weight,step=500",
+        "cut:rank=1",
+        "kill:rank=1,step=99",
+    ],
+)
+def test_a_drill_that_planted_nothing_says_so(tmp_path, fault):
+    pytest.importorskip("torch")
+    status, output = run(tmp_path, 2, "--inject", fault)
+    assert status == 0, output
+    assert output.count(f"the drill planted nothing: {fault}: ") == 1, output
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("melt:rank=1", "allowed: nan:rank=RANK"),
+        ("flip:rank=1", "allowed: flip:rank=RANK,tensor=NAME[,step=NUMBER]"),
+        ("slow:rank=1,seconds=soon", "allowed: slow:rank=RANK,seconds=NUMBER"),
+        ("kill:rank=2", "--inject kill:rank=2: allowed are ranks 0 to 1"),
+    ],
+)
+def test_a_wrong_fault_is_refused_with_what_is_allowed(tmp_path, fault, said):
+    status, output = run(tmp_path, 2, "--inject", fault, script="import ronde\nronde.init()")
+    assert status != 0
+    assert said in output
+
+
+def test_a_fault_that_is_left_in_the_environment_is_refused(tmp_path):
+    environment = {"RONDE_INJECT": "kill:rank=0"}
+    status, output = run(tmp_path, 2, script="print('ran')", environment=environment)
+    assert status != 0
+    assert "unset RONDE_INJECT" in output
+    assert "ran" not in output
+
+
+def test_a_fault_that_a_script_sets_is_refused(tmp_path):
+    script = "import os, ronde\nos.environ['RONDE_INJECT'] = 'kill:rank=0'\nronde.init()"
+    status, output = run(tmp_path, 1, script=script)
+    assert status != 0
+    assert "InvalidArgumentError" in output
+    assert "unset RONDE_INJECT" in output
+
+
+HEALTHY = """
+import sys
+import numpy as np, ronde, ronde.torch as hvd, torch
+hvd.init()
+torch.manual_seed(0)
+weight = torch.nn.Parameter(torch.randn(4, 4))
+optimizer = torch.optim.Adam([weight], lr=0.01)
+optimizer = hvd.DistributedOptimizer(optimizer, [("weight", weight)])
+torch.manual_seed(hvd.rank())
+for step in range(10_000):
+    optimizer.zero_grad()
+    (weight * torch.randn(4, 4)).sum().backward()
+    optimizer.step()
+sys.stdout.write(f"@{hvd.rank()} trained\\n")
+"""
+
+
+def test_all_checks_are_silent_in_ten_thousand_healthy_steps(tmp_path):
+    pytest.importorskip("torch")
+    options = ["--check-replicas", "1", "--check-nonfinite", "warn", "--check-mean", "weight"]
+    status, output = run(tmp_path, 2, *options, script=HEALTHY)
+    assert status == 0, output
+    assert trained(output) == ["0", "1"]
+    for fault in ("differ", "put in", "overflowed", "wrong", "different models"):
+        assert fault not in output
+    assert re.search(r"10000 operations of .* the largest error was 0\.\d+ ulp", output), output
