@@ -317,6 +317,10 @@ Status Runtime::Impl::open_global_set(const JoinOptions& options) {
 }
 
 void Runtime::Impl::make_groups(std::vector<SelectionRow> tuned) {
+  std::function<void(const Bundle&, const Work&)> on_result;
+  if (injector) {
+    on_result = [this](const Bundle& bundle, const Work& work) { injector->after(bundle, work); };
+  }
   groups = std::make_unique<GroupFactory>(
       GroupFactory::Options{.config = config,
                             .topology = topology,
@@ -330,7 +334,7 @@ void Runtime::Impl::make_groups(std::vector<SelectionRow> tuned) {
                             .kernels = kernels,
                             .residuals = residuals,
                             .records = engine->records(),
-                            .injector = injector.get(),
+                            .on_result = std::move(on_result),
                             .check_mean = {.steps = [this] { return timeline->steps(); },
                                            .events = &timeline->events(),
                                            .totals = &meter().means},

@@ -56,11 +56,7 @@ ExecutorOptions GroupFactory::executor_options(OpenedGroup opened, const GroupSp
     return open_device(index, spec, algorithm);
   };
   if (!options_.config.check_mean.empty()) options.check_mean = options_.check_mean;
-  if (options_.injector != nullptr) {
-    options.on_result = [injector = options_.injector](const Bundle& bundle, const Work& work) {
-      injector->after(bundle, work);
-    };
-  }
+  options.on_result = options_.on_result;
   options.rank = spec.rank;
   options.size = spec.size();
   return options;

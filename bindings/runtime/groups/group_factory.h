@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -13,7 +14,6 @@
 #include "bindings/runtime/groups/group_opener.h"
 #include "bindings/runtime/groups/raw_group.h"
 #include "bindings/runtime/groups/runtime_state.h"
-#include "bindings/runtime/injection.h"
 #include "core/base/mutex.h"
 #include "core/base/settings/config.h"
 #include "core/base/status.h"
@@ -53,8 +53,8 @@ class GroupFactory {
     std::shared_ptr<const ReduceKernels> kernels;
     std::shared_ptr<ResidualStore> residuals;
     std::shared_ptr<OperationRing> records;
-    Injector* injector = nullptr;          ///< Null: no fault is planted.
-    MeanCheckOptions check_mean = {};      ///< For Config::check_mean.
+    std::function<void(const Bundle&, const Work&)> on_result = {};  ///< As ExecutorOptions has it.
+    MeanCheckOptions check_mean = {};                                ///< For Config::check_mean.
     std::vector<SelectionRow> tuned = {};  ///< Rows of rank 0's tuning file.
   };
   explicit GroupFactory(Options options) : options_(std::move(options)) {}

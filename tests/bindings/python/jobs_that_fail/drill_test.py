@@ -6,6 +6,7 @@ import sys
 
 import jobs
 import pytest
+from slow_link import start_ranks, two_hosts, write_secret
 
 TRAINING = """
 import sys
@@ -119,12 +120,19 @@ def test_a_restart_plants_nothing_again(tmp_path):
 
 
 @pytest.mark.parametrize(("seconds", "heals"), [("10", True), ("0", False)])
-def test_cut_connections_heal_or_end_the_job(tmp_path, seconds, heals):
-    environment = {"RONDE_RECONNECT_SECONDS": seconds}
-    options = ["--backend", "tcp", "--inject", "cut:rank=1,step=6"]
-    status, output = run(tmp_path, 2, *options, script=OPERATIONS, environment=environment)
+def test_cut_connections_between_hosts_heal_or_end_the_job(tmp_path, seconds, heals):
+    script = OPERATIONS.replace("np.arange(8,", "np.arange(100_000,")
+    settings = {
+        "RONDE_INJECT": "--inject cut:rank=1,step=6",  # as `ronde run` sets it
+        "RONDE_NETWORK_INTERFACE": "link0",
+        "RONDE_RECONNECT_SECONDS": seconds,
+        "RONDE_SECRET_FILE": write_secret(tmp_path / "secret"),
+    }
+    with two_hosts() as hosts:
+        told = start_ranks(hosts, script, tmp_path, settings)
+    output = "\n".join(text for _, *texts in told for text in texts)
     assert re.search(r"planted cut: \d+ connections", output), output
-    assert (status == 0) == heals, output
+    assert all((status == 0) == heals for status, *_ in told), output
     assert trained(output) == (["0", "1"] if heals else [])
 
 
@@ -182,10 +190,10 @@ def test_a_wrong_fault_is_refused_with_what_is_allowed(tmp_path, fault, said):
 
 def test_a_fault_that_is_left_in_the_environment_is_refused(tmp_path):
     environment = {"RONDE_INJECT": "kill:rank=0"}
-    status, output = run(tmp_path, 2, script="print('ran')", environment=environment)
+    status, output = run(tmp_path, 2, script="print('it started')", environment=environment)
     assert status != 0
     assert "unset RONDE_INJECT" in output
-    assert "ran" not in output
+    assert "it started" not in output
 
 
 def test_a_fault_that_a_script_sets_is_refused(tmp_path):
@@ -213,6 +221,7 @@ sys.stdout.write(f"@{hvd.rank()} trained\\n")
 """
 
 
+@pytest.mark.slow
 def test_all_checks_are_silent_in_ten_thousand_healthy_steps(tmp_path):
     pytest.importorskip("torch")
     options = ["--check-replicas", "1", "--check-nonfinite", "warn", "--check-mean", "weight"]
