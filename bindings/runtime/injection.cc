@@ -1,6 +1,5 @@
 #include "bindings/runtime/injection.h"
 
-#include <dirent.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -14,8 +13,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
+#include <filesystem>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "core/base/join_text.h"
 #include "core/base/log.h"
@@ -168,11 +169,11 @@ bool is_connection(int fd) {
 
 /// Shuts down the TCP connections of this process. Returns their number.
 int cut_connections() {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), &::closedir);
   int cut = 0;
-  while (const dirent* const entry = folder ? ::readdir(folder.get()) : nullptr) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
     int fd = -1;
-    if (!read(std::string_view(entry->d_name), fd) || !is_connection(fd)) continue;
+    if (!read(entry.path().filename().string(), fd) || !is_connection(fd)) continue;
     if (::shutdown(fd, SHUT_RDWR) == 0) ++cut;
   }
   return cut;

@@ -12,6 +12,7 @@
 #include "core/base/mutex.h"
 #include "core/base/status.h"
 #include "core/engine/queues/operation.h"
+#include "core/ports/communicator.h"
 #include "core/ports/event_sink.h"
 
 namespace ronde {
