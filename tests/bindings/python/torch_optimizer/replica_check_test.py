@@ -224,6 +224,7 @@ DRAWN = """
 """
 
 
+@pytest.mark.slow
 def test_a_thousand_drawn_flips_are_each_found_named_and_repaired(run_job):
     options = ["--replica-action", "repair"]
     status, output = run_job(DRAWN, 4, options=options, environment=ENVIRONMENT)
