@@ -41,7 +41,11 @@ int part(%s) {
 return 0;
 }
 """
-GIVEN = {"gpu.md": "ronde::Job& job, float* pointer, std::int64_t count, int device, void* stream"}
+GIVEN = {
+    "gpu.md": "ronde::Job& job, float* pointer, std::int64_t count, int device, void* stream",
+    "trust.md": "ronde::Job& job, std::vector<float>& weight, std::vector<float>& momentum, "
+    "int step",
+}
 LIMIT_S = 300
 # Pages whose programs need more than two ranks of one host.
 ELSEWHERE = {"clusters/ray.md": "Ray's tests", "clusters/ssh.md": "hosts that ssh reaches"}

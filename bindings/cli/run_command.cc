@@ -19,6 +19,7 @@
 #include "bindings/cli/launch/launcher.h"
 #include "bindings/cli/launch/mpirun.h"
 #include "bindings/cli/launch/this_host.h"
+#include "bindings/runtime/injection.h"
 #include "bindings/runtime/job_settings.h"
 #include "core/base/os/folders.h"
 #include "core/base/os/interfaces.h"
@@ -38,6 +39,8 @@ struct SettingOption {
   const char* help;
 };
 
+constexpr std::string_view kInject = "RONDE_INJECT";
+
 constexpr std::array kSettingOptions = {
     SettingOption{"--algorithm", "RONDE_ALGORITHM", "NAME",
                   "Algorithm of all collectives that have it; default: by size"},
@@ -50,8 +53,11 @@ constexpr std::array kSettingOptions = {
     SettingOption{"--check-nonfinite", "RONDE_CHECK_NONFINITE", "MODE",
                   "Find who puts NaN or Inf into reductions: off, warn, fail, or skip, which also "
                   "leaves out the optimizer's step"},
+    SettingOption{"--check-mean", "RONDE_CHECK_MEAN", "NAME",
+                  "Compare sums and averages whose names have NAME in them with float64"},
     SettingOption{"--inject", "RONDE_INJECT", "FAULT",
-                  "Plant a fault, to rehearse: nan:rank=1,tensor=layer3.weight,step=20"},
+                  "Plant a fault, to rehearse: nan, flip, drift, slow, kill or cut, as "
+                  "flip:rank=1,tensor=layer3.weight,step=20; may repeat"},
     SettingOption{"--metrics-port", "RONDE_METRICS_PORT", "NUMBER",
                   "Serve Prometheus metrics: local rank r of each host at this port + r"},
     SettingOption{"--metrics-address", "RONDE_METRICS_ADDRESS", "ADDRESS",
@@ -79,7 +85,10 @@ std::vector<GivenSetting> settings_of(const RunRequest& request) {
       {"--timeline", "RONDE_TIMELINE", timeline}};
   for (const SettingOption& row : kSettingOptions) {
     const auto given = request.settings.find(row.variable);
-    if (given != request.settings.end()) all.push_back({row.option, row.variable, given->second});
+    if (given == request.settings.end()) continue;
+    const bool asks = row.variable == kInject && !given->second.empty();
+    const std::string before = asks ? std::string(kAskedFor) : "";
+    all.push_back({row.option, row.variable, before + given->second});
   }
   return all;
 }
@@ -101,14 +110,30 @@ Status by_option(const Status& status, const GivenSetting& given) {
 /// Adds the options that do nothing but set a variable of the ranks.
 void add_setting_options(CLI::App& command, RunRequest& request) {
   for (const SettingOption& row : kSettingOptions) {
-    command.add_option(row.option, request.settings[row.variable], row.help)->type_name(row.value);
+    CLI::Option* option = command.add_option(row.option, request.settings[row.variable], row.help);
+    option->type_name(row.value);
+    if (row.variable == kInject) option->join(';');
   }
+}
+
+/// A variable of an earlier drill plants no fault.
+Status check_no_fault_is_left(const RunRequest& request) {
+  const auto given = request.settings.find(std::string(kInject));
+  if (given != request.settings.end() && !given->second.empty()) return {};
+  const std::string left = process_environment()(std::string(kInject)).value_or("");
+  if (left.empty()) return {};
+  return {
+      Code::kInvalidArgument,
+      fmt::format("RONDE_INJECT=\"{}\" is set, but there is no --inject: faults are planted only "
+                  "where that option asks for them; unset RONDE_INJECT",
+                  left)};
 }
 
 }  // namespace
 
 Result<EnvironmentList> given_settings(const RunRequest& request) {
   RONDE_RETURN_IF_ERROR(check_program_settings(process_environment()));
+  RONDE_RETURN_IF_ERROR(check_no_fault_is_left(request));
   EnvironmentList list;
   for (const GivenSetting& given : settings_of(request)) {
     if (given.value.empty()) continue;
@@ -350,11 +375,14 @@ void add_remote_options(CLI::App& command, RunRequest& request) {
       ->check(CLI::Range(0.1, 86400.0));
 }
 
-/// Starts all ranks again after a failure, as often as is allowed.
+/// Starts all ranks again after a failure, as often as is allowed. Faults are planted once.
 int launch_attempts(LaunchOptions options, int restarts) {
   for (;; ++options.attempt) {
     const LaunchResult result = launch(options);
     if (!result.may_restart || options.attempt > restarts) return result.exit_status;
+    std::erase_if(options.environment, [](const std::string& entry) {
+      return entry.starts_with(fmt::format("{}=", kInject));
+    });
     fmt::print(stderr, "ronde run: attempt {} of {}: all ranks start again (--restarts)\n",
                options.attempt + 1, restarts + 1);
   }

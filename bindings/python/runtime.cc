@@ -12,6 +12,7 @@
 #include "bindings/python/operation.h"
 #include "bindings/runtime/groups/group_factory.h"
 #include "bindings/runtime/groups/process_sets.h"
+#include "bindings/runtime/injection.h"
 #include "bindings/runtime/timeline.h"
 #include "ops/compression/residuals.h"
 
@@ -163,6 +164,20 @@ void load_residuals(Runtime& runtime, const py::list& saved) {
   check(runtime.residuals().load(std::move(given)));
 }
 
+std::vector<std::string> replica_tensors(Runtime& runtime, std::uint64_t step) {
+  const Injector* const injector = runtime.injector();
+  return injector == nullptr ? std::vector<std::string>() : injector->replica_tensors(step);
+}
+
+bool plant_in(Runtime& runtime, std::string_view name, std::string_view dtype,
+              py::array_t<std::uint8_t, py::array::c_style>& data, std::size_t element_bytes,
+              std::uint64_t step) {
+  Injector* const injector = runtime.injector();
+  const std::span bytes(data.mutable_data(), static_cast<std::size_t>(data.size()));
+  return injector != nullptr &&
+         injector->plant_in({name, dtype, element_bytes, std::as_writable_bytes(bytes)}, step);
+}
+
 void bind_timeline(py::class_<Runtime, RuntimePtr>& binding) {
   binding
       .def("start_timeline",
@@ -244,6 +259,12 @@ void bind_runtime(py::module_& module) {
            "{(process set, tensor): (norm of what waits, norm of the result)}.")
       .def("describe_backends",
            [](Runtime& runtime) { return runtime.groups().describe_backends(); });
+  binding
+      .def("replica_tensors", &replica_tensors, py::arg("step"),
+           "Parts of the names of the tensors in which faults are to be planted after this step.")
+      .def("plant_in", &plant_in, py::arg("name"), py::arg("dtype"), py::arg("data"),
+           py::arg("element_bytes"), py::arg("step"),
+           "Plants in these bytes of a tensor, if it is meant. True if they have changed.");
   bind_timeline(binding);
   module.def("abandon", &abandon, py::arg("runtime"),
              "Never ends this runtime in this process: for the child of a fork.");

@@ -80,7 +80,7 @@ Status check_named_choices(const Config& config) {
   RONDE_RETURN_IF_ERROR(check_backend(config.backend));
   RONDE_RETURN_IF_ERROR(check_algorithm(config.algorithm)
                             .with_context(fmt::format("RONDE_ALGORITHM=\"{}\"", config.algorithm)));
-  if (!config.inject.empty()) RONDE_RETURN_IF_ERROR(parse_injection(config.inject).status());
+  RONDE_RETURN_IF_ERROR(asked_injections(config.inject).status());
   return job_compression(config.compression)
       .status()
       .with_context(fmt::format("RONDE_COMPRESSION=\"{}\"", config.compression));
@@ -88,6 +88,7 @@ Status check_named_choices(const Config& config) {
 
 EngineOptions engine_options(const Config& config, const Topology& topology, unsigned cores) {
   EngineOptions options;
+  options.check_mean = config.check_mean;
   options.fusion_threshold_bytes = config.fusion_threshold_bytes;
   options.partition_bytes = config.partition_bytes;
   options.inline_bytes = config.inline_bytes;

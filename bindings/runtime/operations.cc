@@ -20,7 +20,7 @@ Status check_message(std::string_view call, const void* data, std::size_t bytes)
 Result<OperationPtr> Operations::submit(SetId set, Submission submission) {
   RONDE_RETURN_IF_ERROR(state_.usable());
   RONDE_RETURN_IF_ERROR(preparer_.prepare(submission, set));
-  if (injector_ != nullptr) injector_->plant(submission);
+  if (injector_ != nullptr) injector_->before(submission);
   return engine_.submit(set, std::move(submission));
 }
 

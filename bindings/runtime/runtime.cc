@@ -98,6 +98,7 @@ struct Runtime::Impl {
   void report_transition();
   void make_observers(const NetworkInterfaces& interfaces);
   void start_engine();
+  Status make_injector();
   Status start_diagnostics(const JoinOptions& options);
   Status open_global_set(const JoinOptions& options);
   /// Takes over the residuals of `last`.
@@ -170,6 +171,7 @@ Status Runtime::Impl::start(const JoinOptions& options) {
   channel = std::move(link.channel);
   topology = channel->topology();
   make_observers(link.interfaces);
+  RONDE_RETURN_IF_ERROR(make_injector());
   start_engine();
   RONDE_RETURN_IF_ERROR(timeline->begin());
   RONDE_RETURN_IF_ERROR(start_diagnostics(options));
@@ -232,12 +234,6 @@ void Runtime::Impl::start_engine() {
                                  .events = &timeline->events()});
   }
   options.nonfinite = nonfinite.get();
-  if (!config.inject.empty()) {
-    Injection fault = parse_injection(config.inject).value();
-    const bool here = fault.rank == topology.rank;
-    if (here)
-      injector = std::make_unique<Injector>(std::move(fault), [this] { return timeline->steps(); });
-  }
   options.on_stall = [this] { diagnostics->on_stall(); };
   options.on_left_behind = [this] { diagnostics->on_left_behind(); };
   options.on_clock = [this](auto message) { return clocks.on_message(message); };
@@ -245,6 +241,24 @@ void Runtime::Impl::start_engine() {
   if (compares_clocks(topology)) {
     clocks.start([this](int to, auto make) { engine->send_clock(to, std::move(make)); });
   }
+}
+
+/// In an elastic job faults are planted in its first epoch alone.
+Status Runtime::Impl::make_injector() {
+  RONDE_ASSIGN_OR_RETURN(auto faults, asked_injections(config.inject));
+  if (faults.empty() || config.epoch > 1) return {};
+  for (const Injection& fault : faults) {
+    if (fault.rank < topology.size()) continue;
+    return {Code::kInvalidArgument,
+            fmt::format("--inject {}: allowed are ranks 0 to {}", fault.text, topology.size() - 1)};
+  }
+  injector =
+      std::make_unique<Injector>(Injector::Options{.faults = std::move(faults),
+                                                   .rank = topology.rank,
+                                                   .steps = [this] { return timeline->steps(); },
+                                                   .events = &timeline->events(),
+                                                   .kernels = kernels.get()});
+  return {};
 }
 
 Status Runtime::Impl::start_diagnostics(const JoinOptions& options) {
@@ -303,20 +317,28 @@ Status Runtime::Impl::open_global_set(const JoinOptions& options) {
 }
 
 void Runtime::Impl::make_groups(std::vector<SelectionRow> tuned) {
-  groups =
-      std::make_unique<GroupFactory>(GroupFactory::Options{.config = config,
-                                                           .topology = topology,
-                                                           .state = state,
-                                                           .registry = *registry,
-                                                           .events = timeline->events(),
-                                                           .devices = *devices,
-                                                           .keys = *keys,
-                                                           .make_exchange = exchanges_over(*engine),
-                                                           .abort = abort,
-                                                           .kernels = kernels,
-                                                           .residuals = residuals,
-                                                           .records = engine->records(),
-                                                           .tuned = std::move(tuned)});
+  std::function<void(const Bundle&, const Work&)> on_result;
+  if (injector) {
+    on_result = [this](const Bundle& bundle, const Work& work) { injector->after(bundle, work); };
+  }
+  groups = std::make_unique<GroupFactory>(
+      GroupFactory::Options{.config = config,
+                            .topology = topology,
+                            .state = state,
+                            .registry = *registry,
+                            .events = timeline->events(),
+                            .devices = *devices,
+                            .keys = *keys,
+                            .make_exchange = exchanges_over(*engine),
+                            .abort = abort,
+                            .kernels = kernels,
+                            .residuals = residuals,
+                            .records = engine->records(),
+                            .on_result = std::move(on_result),
+                            .check_mean = {.steps = [this] { return timeline->steps(); },
+                                           .events = &timeline->events(),
+                                           .totals = &meter().means},
+                            .tuned = std::move(tuned)});
   const auto open_executor = [this](std::uint64_t key, const std::vector<int>& ranks,
                                     const WaitOptions& options, const NewSet& set) {
     return groups->open_executor({.key = key,
@@ -334,6 +356,7 @@ void Runtime::Impl::make_groups(std::vector<SelectionRow> tuned) {
 
 void Runtime::Impl::stop(std::string_view why) noexcept {
   if (!state.end()) return;
+  if (injector) injector->report_unplanted();
   if (engine) {
     engine->leave(now() + std::chrono::seconds(5), std::string(why));
     diagnostics->stop();
@@ -356,6 +379,7 @@ Runtime::~Runtime() {
   if (impl_->state.forked()) (void)impl_.release();  // its threads do not exist in this process
 }
 
+Injector* Runtime::injector() noexcept { return impl_->injector.get(); }
 const Config& Runtime::config() const noexcept { return impl_->config; }
 const Topology& Runtime::topology() const noexcept { return impl_->topology; }
 Operations& Runtime::operations() noexcept { return *impl_->operations; }

@@ -18,6 +18,7 @@ namespace ronde {
 
 struct DeviceLibraries;
 class GroupFactory;
+class Injector;
 class Operations;
 class ProcessSets;
 class ResidualStore;
@@ -63,6 +64,8 @@ class Runtime {
   [[nodiscard]] ProcessSets& process_sets() noexcept;
   [[nodiscard]] GroupFactory& groups() noexcept;
   [[nodiscard]] Timeline& timeline() noexcept;
+  /// Null where no fault is to be planted.
+  [[nodiscard]] Injector* injector() noexcept;
   /// Saved and loaded for a checkpoint, while no operation is under way.
   [[nodiscard]] ResidualStore& residuals() noexcept;
 

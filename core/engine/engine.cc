@@ -75,6 +75,7 @@ void Engine::add_set(SetId id, std::vector<int> members, std::unique_ptr<Executo
   queue.coordinator = &queues_.launches();
   queue.left_behind = &left_behind_;
   queue.nonfinite = options_.nonfinite;
+  queue.check_mean = options_.check_mean;
   const auto made = std::make_shared<SetQueue>(std::move(queue));
   queues_.add(made);
   tasks_.post([this, made] {

@@ -56,6 +56,7 @@ struct EngineOptions {
   StallLimits stall;
   const EventSwitch* events = nullptr;  ///< Outlives it; may be null.
   Meter* meter = nullptr;               ///< Counts operations; outlives it. Null: the engine's own.
+  std::string check_mean;  ///< A part of the names of sums that are compared; empty: none are.
   const NonfinitePolicy* nonfinite = nullptr;  ///< Outlives it; null: values are not looked at.
   /// Called after a warning of stalled operations has come, in the driving thread; quick.
   std::function<void()> on_stall;

@@ -61,7 +61,8 @@ struct BundleTensor {
   std::size_t index = 0;   ///< Passed to `allocate`.
   std::int64_t begin = 0;  ///< The first element in the operation's tensor, where it is a piece.
   NonfiniteFinding* finding = nullptr;  ///< Gets what is not finite; null: nobody asks.
-  double weight = 1.0;  ///< Of a weighted bundle: this rank's share of the sum of weights.
+  bool checks_mean = false;  ///< Its sum is compared with float64, the same on all ranks.
+  double weight = 1.0;       ///< Of a weighted bundle: this rank's share of the sum of weights.
   /// In device memory only. `ready`: the point after which `in` may be read and `out` written
   /// (null: now). `complete` gets the point after which the result is there.
   const DeviceEvent* ready = nullptr;

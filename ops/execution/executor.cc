@@ -39,9 +39,14 @@ class BundleExecutor final : public Executor {
         weighting_(options.kernels),
         tracer_(options.events, options.set_name),
         binder_(binder_options(options)),
-        planner_(binder_.exchange(), options.rank, options.size) {
+        planner_(binder_.exchange(), options.rank, options.size),
+        on_result_(std::move(options.on_result)) {
     if (options.finds_nonfinite) {
       nonfinite_.emplace(options.kernels, binder_.exchange(), options.rank, options.size);
+    }
+    if (options.check_mean) {
+      mean_.emplace(std::move(*options.check_mean), options.kernels, binder_.exchange(),
+                    options.rank, options.size);
     }
   }
 
@@ -61,6 +66,9 @@ class BundleExecutor final : public Executor {
   [[nodiscard]] bool finds_nonfinite(const Bundle& bundle) const {
     return nonfinite_ && NonfiniteCheck::applies(bundle);
   }
+  [[nodiscard]] bool checks_mean(const Bundle& bundle) const {
+    return mean_ && MeanCheck::applies(bundle);
+  }
 
   const int size_;
   Weighting weighting_;
@@ -68,6 +76,8 @@ class BundleExecutor final : public Executor {
   WorkBinder binder_;
   OutputPlanner planner_;
   std::optional<NonfiniteCheck> nonfinite_;
+  std::optional<MeanCheck> mean_;
+  const std::function<void(const Bundle&, const Work&)> on_result_;
   CompressionFacts facts_;  // of what ran last
 };
 
@@ -119,6 +129,8 @@ Status BundleExecutor::deliver(const Bundle& bundle, const AbortToken& abort) {
   facts_ = {};
   const bool looks = finds_nonfinite(bundle);
   if (looks) nonfinite_->look_at(work, bundle.result);
+  const bool compares = checks_mean(bundle);
+  if (compares) mean_->begin(bundle, work);
   void* const out = work.segments[0].out;
   const auto copy = [&](PhaseObserver*) {
     if (out != nullptr) std::memcpy(out, bundle.result.data(), bundle.result.size());
@@ -126,6 +138,8 @@ Status BundleExecutor::deliver(const Bundle& bundle, const AbortToken& abort) {
   };
   RONDE_RETURN_IF_ERROR(tracer_.trace(
       bundle, {.bytes = work.bytes, .algorithm = "inline", .path = "control"}, facts_, copy));
+  if (on_result_) on_result_(bundle, work);
+  if (compares) RONDE_RETURN_IF_ERROR(mean_->end(bundle, work, false, abort));
   if (looks) RONDE_RETURN_IF_ERROR(nonfinite_->end(bundle, abort));
   return planner_.allocation();
 }
@@ -134,6 +148,8 @@ Status BundleExecutor::run(const Bundle& bundle, const Work& work, const AbortTo
   RONDE_ASSIGN_OR_RETURN(BoundWork bound, binder_.bind(bundle, work, abort));
   facts_ = {};
   const bool looks = finds_nonfinite(bundle);
+  const bool compares = checks_mean(bundle);
+  if (compares) mean_->begin(bundle, work);
   if (looks) bound.work = nonfinite_->begin(bound.work, binder_.watched_path(bound));
   const auto move = [&](PhaseObserver* phases) {
     bound.work.phases = phases;
@@ -143,6 +159,11 @@ Status BundleExecutor::run(const Bundle& bundle, const Work& work, const AbortTo
   };
   RONDE_RETURN_IF_ERROR(tracer_.trace(bundle, bound.traced, facts_, move));
   RONDE_RETURN_IF_ERROR(binder_.finish(bundle, bound, abort));
+  if (on_result_) on_result_(bundle, work);
+  if (compares) {
+    const bool lossy = bound.compression != nullptr;
+    RONDE_RETURN_IF_ERROR(mean_->end(bundle, work, lossy, abort));
+  }
   return looks ? nonfinite_->end(bundle, abort) : Status();
 }
 

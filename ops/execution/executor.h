@@ -1,7 +1,9 @@
 // Runs the agreed bundles of one group, each work by the communicator that serves it.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/base/status.h"
@@ -10,6 +12,7 @@
 #include "core/ports/executor.h"
 #include "ops/device/device_parts.h"
 #include "ops/execution/host_communicators.h"
+#include "ops/execution/mean_check.h"
 
 namespace ronde {
 
@@ -25,7 +28,11 @@ struct ExecutorOptions : AlgorithmOptions {
   int set = 0;                   ///< The process set, as residuals are kept by it.
   std::string set_name;          ///< In timelines; empty: the global set's.
   bool finds_nonfinite = false;  ///< BundleTensor::finding is served; the same on all ranks.
-  DeviceOpener open_device;      ///< Empty: tensors in device memory are kUnsupported.
+  /// BundleTensor::checks_mean is served; none: it is not. The same on all ranks.
+  std::optional<MeanCheckOptions> check_mean;
+  /// Is shown each work that has run, before its results are looked at; empty: nobody.
+  std::function<void(const Bundle&, const Work&)> on_result;
+  DeviceOpener open_device;  ///< Empty: tensors in device memory are kUnsupported.
 };
 
 /// Makes the executor of ops/. Beyond the contract of Executor:

@@ -58,6 +58,12 @@ struct MoveOptions {
   ProcessSet set = {};
 };
 
+/// A tensor that ranks have alike. Its `out` is written by a repair, if it is not null.
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
 /// A submitted operation. Copies mean the same operation. Tensors it was given must stay valid and
 /// untouched until it is ready.
 class RONDE_API Pending {
@@ -189,6 +195,14 @@ class RONDE_API Job {
   /// A tensor of zeros in memory that the ranks of this host share where they can: collectives
   /// need no copy of it. Freed with its last copy, which may outlive the job. Blocks: never.
   [[nodiscard]] Array allocate(DType dtype, const Shape& shape);
+
+  /// Compares tensors in host memory that the ranks of the set should have alike, such as
+  /// parameters and an optimizer's state. True if all have the same bits. Otherwise it does as
+  /// RONDE_REPLICA_CHECK says: the log names ranks, tensor, step and values, and "repair" gives the
+  /// tensors the values of most ranks. Names are of the same tensors on all ranks. Collective.
+  /// Throws Mismatch on all ranks if the setting is "fail", InvalidArgument for memory of a device.
+  bool check_replicas(std::span<const NamedTensor> tensors, ProcessSet set = {},
+                      CallSite site = CallSite::here());
 
   /// Opens a raw group. Collective over `ranks`; of all ranks where empty.
   [[nodiscard]] Group group(std::vector<int> ranks = {});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -52,6 +53,8 @@ class GroupFactory {
     std::shared_ptr<const ReduceKernels> kernels;
     std::shared_ptr<ResidualStore> residuals;
     std::shared_ptr<OperationRing> records;
+    std::function<void(const Bundle&, const Work&)> on_result = {};  ///< As ExecutorOptions has it.
+    MeanCheckOptions check_mean = {};                                ///< For Config::check_mean.
     std::vector<SelectionRow> tuned = {};  ///< Rows of rank 0's tuning file.
   };
   explicit GroupFactory(Options options) : options_(std::move(options)) {}

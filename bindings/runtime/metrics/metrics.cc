@@ -166,6 +166,17 @@ void write_negotiation(Exposition& out, const Meter& meter) {
          "Warnings of operations that some ranks did not submit.", meter.stall_warnings.get());
 }
 
+/// An ulp is written as a second is.
+void write_means(Exposition& out, const MeanErrors& means) {
+  if (means.compared == 0) return;
+  single(out, "ronde_mean_checks_total", "counter", "Sums that were compared with float64.",
+         means.compared);
+  single(out, "ronde_mean_errors_total", "counter", "Those that rounding does not explain.",
+         means.beyond);
+  out.family("ronde_mean_error_ulps", "gauge", "The largest error so far, at most 1e9.");
+  out.seconds(static_cast<std::uint64_t>(std::min(means.worst_ulps.load(), 1e9) * 1e9));
+}
+
 void write_connections(Exposition& out, const RankState& state) {
   if (state.connections == nullptr) return;
   const ConnectionCounts& counts = *state.connections;
@@ -235,6 +246,7 @@ std::string metrics_text(const RankFacts& facts, const RankState& state, const M
   write_operations(out, meter);
   write_bundles(out, meter);
   write_negotiation(out, meter);
+  write_means(out, meter.means);
   write_connections(out, state);
   return out.take();
 }

@@ -138,8 +138,12 @@ std::vector<Setting> check_settings() {
               "what happens where NaN or Inf is reduced, the same on all ranks: off, nobody looks; "
               "warn, on one rank; fail, an error on all; skip, no step of the optimizer"},
              &Config::check_nonfinite, {"off", "warn", "fail", "skip"}),
+      text({"RONDE_CHECK_MEAN", "", "name",
+            "compare sums and averages whose names have this in them with float64, the same on all "
+            "ranks; empty: none"},
+           &Config::check_mean),
       text({"RONDE_INJECT", "", "fault",
-            "plant a fault, to rehearse: nan:rank=1,tensor=layer3.weight,step=20; empty: none"},
+            "faults to plant, as `ronde run --inject` sets it; refused where that has not set it"},
            &Config::inject),
   };
 }

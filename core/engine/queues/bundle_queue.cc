@@ -90,8 +90,10 @@ void BundleQueue::run(bool alone) {
     const bool runs_here = alone && bundle.device.kind == DeviceKind::kCpu &&
                            options_.executor->polls() &&
                            input_bytes(bundle) <= options_.inline_bytes;
-    // Ranks may have to agree on a result that is not finite.
-    const bool waits_for_none = !bundle.result.empty() && options_.nonfinite == nullptr;
+    // Ranks may have to agree on a result that is not finite, and exchange inputs to compare.
+    const bool compares = std::ranges::any_of(bundle.tensors, &BundleTensor::checks_mean);
+    const bool waits_for_none =
+        !bundle.result.empty() && options_.nonfinite == nullptr && !compares;
     if ((waits_for_none || runs_here) && !executing()) {
       execute(bundle);  // only this thread queues: it drives
       continue;

@@ -55,6 +55,7 @@ struct SetQueueOptions {
   LaunchOrder* launches = nullptr;           ///< Of this process.
   LaunchCoordinator* coordinator = nullptr;  ///< Gives device work its place among the launches.
   LeftBehind* left_behind = nullptr;
+  std::string check_mean;  ///< A part of the names of sums that are compared; empty: none are.
   const NonfinitePolicy* nonfinite = nullptr;  ///< Null: values are not looked at.
 };
 

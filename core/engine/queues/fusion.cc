@@ -84,8 +84,12 @@ struct FusionClass {
 class Fuser {
  public:
   Fuser(const Batch& batch, std::span<const OperationPtr> operations, std::span<const int> members,
-        std::size_t threshold_bytes)
-      : batch_(batch), operations_(operations), members_(members), threshold_(threshold_bytes) {}
+        std::size_t threshold_bytes, std::string_view check_mean)
+      : batch_(batch),
+        operations_(operations),
+        members_(members),
+        threshold_(threshold_bytes),
+        check_mean_(check_mean) {}
 
   std::vector<QueuedBundle> fuse() {
     for (std::size_t item = 0; item < batch_.items.size(); ++item) {
@@ -142,6 +146,8 @@ class Fuser {
     }
     bundle.tensors.push_back(operation ? operation->bundle_tensor(tensor)
                                        : absent_tensor(agreed.request.tensors[tensor]));
+    bundle.tensors.back().checks_mean =
+        !check_mean_.empty() && agreed.request.name.find(check_mean_) != std::string::npos;
     if (bundle.weighted) bundle.tensors.back().weight = *agreed.request.weight / agreed.weights;
   }
 
@@ -157,6 +163,7 @@ class Fuser {
   const std::span<const OperationPtr> operations_;
   const std::span<const int> members_;
   const std::size_t threshold_;
+  const std::string_view check_mean_;
   std::vector<FusionClass> classes_;
   std::vector<QueuedBundle> bundles_;
 };
@@ -242,8 +249,9 @@ class Cutter {
 }  // namespace
 
 std::vector<QueuedBundle> fuse(const Batch& batch, std::span<const OperationPtr> operations,
-                               std::span<const int> members, std::size_t threshold_bytes) {
-  return Fuser(batch, operations, members, threshold_bytes).fuse();
+                               std::span<const int> members, std::size_t threshold_bytes,
+                               std::string_view check_mean) {
+  return Fuser(batch, operations, members, threshold_bytes, check_mean).fuse();
 }
 
 std::vector<QueuedBundle> cut_bundle(QueuedBundle whole, std::size_t partition_bytes) {

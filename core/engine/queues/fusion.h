@@ -34,8 +34,11 @@ struct QueuedBundle : Bundle {
 /// Items that do not fit do not end a bundle. Joins, barriers and failed items get no bundle. Each
 /// tensor of any other item is in exactly one bundle. Only fields that agree across ranks count: an
 /// allgather counts the bytes of one row, as the first extents differ between ranks.
+/// `check_mean`: sets BundleTensor::checks_mean of operations with this in their names; empty: of
+/// none.
 std::vector<QueuedBundle> fuse(const Batch& batch, std::span<const OperationPtr> operations,
-                               std::span<const int> members, std::size_t threshold_bytes);
+                               std::span<const int> members, std::size_t threshold_bytes,
+                               std::string_view check_mean = {});
 
 /// Cuts a bundle into partitions of about equal size, at most `partition_bytes` (0: no limit) plus
 /// the alignment of cuts. Cuts depend on the shapes alone, so all ranks cut alike. A tensor that is

@@ -46,16 +46,19 @@ Status NonfinitePolicy::judge(const Operation& operation, std::string_view tenso
   if (steps() > 0) text += fmt::format("; step {}", operation.steps_before() + 1);
   if (!outcome.empty()) text += fmt::format("; {}", outcome);
   const Status status = Status(Code::kNonfinite, text).with_context(described(request));
+  if (finding.reports) mark(status.message());
   if (options_.fails) return status;
   if (finding.reports) warn(operation, status.message());
   return {};
 }
 
+void NonfinitePolicy::mark(const std::string& text) const {
+  EventSink* const events = options_.events == nullptr ? nullptr : options_.events->get();
+  if (events != nullptr) events->instant(kMarksTrack, text);
+}
+
 void NonfinitePolicy::warn(const Operation& operation, const std::string& text) const {
   const std::string& name = operation.submission().request.name;
-  if (EventSink* events = options_.events == nullptr ? nullptr : options_.events->get()) {
-    events->instant(kMarksTrack, text);
-  }
   std::string more;
   {
     const MutexLock lock(mutex_);

@@ -27,13 +27,14 @@ class NonfinitePolicy {
 
   /// Training steps so far.
   [[nodiscard]] std::uint64_t steps() const { return options_.steps ? options_.steps() : 0; }
-  /// Judges an operation that has ended with a finding. The first of its ranks warns, and marks the
-  /// timeline, unless it fails. `tensor`: the name of that tensor; empty: its number alone.
+  /// Judges an operation that has ended with a finding. The first of its ranks marks the timeline,
+  /// and warns unless it fails. `tensor`: the name of that tensor; empty: its number alone.
   /// `outcome`: what else follows, for the text. Errors: kNonfinite.
   Status judge(const Operation& operation, std::string_view tensor = {},
                std::string_view outcome = {}) const;
 
  private:
+  void mark(const std::string& text) const;
   void warn(const Operation& operation, const std::string& text) const;
 
   struct Told {

@@ -111,7 +111,8 @@ void SetQueue::collect_batch(Batch& batch) {
   }
   end_negotiation_events(operations, agreed);
   finish_without_work(batch, operations);
-  for (QueuedBundle& bundle : fuse(batch, operations, members(), options_.fusion_threshold_bytes)) {
+  for (QueuedBundle& bundle :
+       fuse(batch, operations, members(), options_.fusion_threshold_bytes, options_.check_mean)) {
     bundles_.add(std::move(bundle));
   }
   bundles_.release(batch.released);

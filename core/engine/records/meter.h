@@ -8,6 +8,7 @@
 
 #include "core/base/status.h"
 #include "core/engine/records/operation_ring.h"
+#include "core/ports/mean_errors.h"
 #include "core/protocol/request.h"
 
 namespace ronde {
@@ -112,6 +113,7 @@ class Meter {
   Counter cache_evictions;
   Counter payloads;
   Counter frames_sent;
+  MeanErrors means;
 
  private:
   std::array<KindMeter, kMeterKinds> kinds_;

@@ -45,6 +45,21 @@ TEST_CASE("run settings: an error names the option that the user typed, and no v
   CHECK(refusal(request).starts_with("--compression \"int9\": compression 'int9': not known"));
 }
 
+TEST_CASE("run settings: ranks plant the faults that the option asks for, and no others") {
+  RunRequest request;
+  request.settings["RONDE_INJECT"] = "kill:rank=1;cut:rank=0,step=3";
+  CHECK(given_settings(request).value() ==
+        EnvironmentList{"RONDE_INJECT=--inject kill:rank=1;cut:rank=0,step=3"});
+  request.settings["RONDE_INJECT"] = "kill:step=1";
+  CHECK(
+      refusal(request) ==
+      "--inject \"kill:step=1\" is not valid; allowed: kill:rank=RANK[,tensor=NAME][,step=NUMBER]");
+  ::setenv("RONDE_INJECT", "kill:rank=1", 1);  // NOLINT(concurrency-mt-unsafe)
+  const std::string refused = refusal({});
+  ::unsetenv("RONDE_INJECT");  // NOLINT(concurrency-mt-unsafe)
+  CHECK(refused.starts_with("RONDE_INJECT=\"kill:rank=1\" is set, but there is no --inject"));
+}
+
 TEST_CASE("run settings: a variable that the launcher reads is refused before any rank starts") {
   ::setenv("RONDE_TRACEBACKS", "fulll", 1);  // NOLINT(concurrency-mt-unsafe)
   const std::string refused = refusal({});

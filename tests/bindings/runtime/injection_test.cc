@@ -3,9 +3,14 @@
 
 #include <doctest/doctest.h>
 
+#include <bit>
+#include <chrono>
 #include <cmath>
 #include <string>
 #include <vector>
+
+#include "core/base/clock.h"
+#include "ops/kernels/factory.h"
 
 namespace ronde {
 namespace {
@@ -20,47 +25,172 @@ Submission submission_of(std::string name, std::vector<float>& values) {
   return submission;
 }
 
+/// The faults of rank 1, where `steps` steps have been marked.
+class Drill {
+ public:
+  explicit Drill(std::string_view text) {
+    auto faults = parse_injections(text);
+    REQUIRE(faults.ok());
+    injector_ = std::make_unique<Injector>(Injector::Options{.faults = std::move(faults).value(),
+                                                             .rank = 1,
+                                                             .steps = [this] { return steps; },
+                                                             .kernels = kernels_.get()});
+  }
+  Injector* operator->() { return injector_.get(); }
+
+  bool plant_in(std::string_view name, std::vector<float>& values, std::uint64_t step) {
+    return injector_->plant_in(
+        {name, "float32", sizeof(float), std::as_writable_bytes(std::span(values))}, step);
+  }
+
+  std::uint64_t steps = 0;
+
+ private:
+  std::shared_ptr<const ReduceKernels> kernels_ = create_kernels();
+  std::unique_ptr<Injector> injector_;
+};
+
+Bundle sum_of(std::string_view name, std::int64_t begin, std::vector<float>& values) {
+  Bundle bundle;
+  bundle.kind = Collective::kAllreduce;
+  BundleTensor tensor;
+  tensor.name = name;
+  tensor.begin = begin;
+  tensor.out = values.data();
+  bundle.tensors = {tensor};
+  return bundle;
+}
+
+void run(Drill& drill, const Bundle& bundle, std::vector<float>& values) {
+  const Segment segment{nullptr, std::as_writable_bytes(std::span(values)).data(),
+                        values.size() * sizeof(float)};
+  Work work;
+  work.segments = {&segment, 1};
+  drill->after(bundle, work);
+}
+
 }  // namespace
 
 TEST_CASE("Injection: the parts of a fault are read in any order") {
-  const auto whole = parse_injection("nan:step=20,tensor=layer3.weight,element=7,rank=1");
-  REQUIRE(whole.ok());
-  CHECK(whole->rank == 1);
-  CHECK(whole->tensor == "layer3.weight");
-  CHECK(whole->step == 20);
-  CHECK(whole->element == 7);
-  CHECK(parse_injection("nan:rank=0,tensor=a")->step == 1);
+  const auto nan = parse_injections("nan:step=20,tensor=layer3.weight,element=7,rank=1");
+  REQUIRE(nan.ok());
+  CHECK(nan->front().rank == 1);
+  CHECK(nan->front().tensor == "layer3.weight");
+  CHECK(nan->front().step == 20);
+  CHECK(nan->front().element == 7);
+  CHECK(parse_injections("nan:rank=0,tensor=a")->front().step == 1);
+}
+
+TEST_CASE("Injection: several faults may be given, of all kinds") {
+  const auto all = parse_injections(
+      "flip:rank=1,tensor=a,bit=3,where=result;drift:rank=0,tensor=b,factor=1.5;"
+      "slow:rank=2,seconds=0.25;kill:rank=3,step=9;cut:rank=1,tensor=c");
+  REQUIRE(all.ok());
+  REQUIRE(all->size() == 5);
+  CHECK((*all)[0].kind == FaultKind::kFlip);
+  CHECK((*all)[0].bit == 3);
+  CHECK((*all)[0].in_result);
+  CHECK((*all)[1].factor == 1.5);
+  CHECK((*all)[2].seconds == 0.25);
+  CHECK((*all)[3].step == 9);
+  CHECK((*all)[4].kind == FaultKind::kCut);
 }
 
 TEST_CASE("Injection: anything else is refused with what is allowed") {
   for (const char* const text :
-       {"nan", "nan:", "flip:rank=1,tensor=a", "nan:rank=1", "nan:tensor=a", "nan:rank=-1,tensor=a",
+       {"nan", "nan:", "melt:rank=1,tensor=a", "nan:rank=1", "nan:tensor=a", "nan:rank=-1,tensor=a",
         "nan:rank=1,tensor=", "nan:rank=1,tensor=a,step=x", "nan:rank=1,tensor=a,place=2",
-        "nan:rank=1x,tensor=a", "nan:rank=1,tensor"}) {
+        "nan:rank=1x,tensor=a", "nan:rank=1,tensor", "nan:rank=1,tensor=a,bit=1",
+        "flip:rank=1,tensor=a,where=here", "slow:rank=1", "slow:rank=1,seconds=0", "kill:step=1",
+        "cut:rank=1,seconds=2", "kill:rank=1;nan", "drift:rank=1,tensor=a,factor=inf"}) {
     INFO(text);
-    const auto refused = parse_injection(text);
+    const auto refused = parse_injections(text);
     CHECK(refused.status().code() == Code::kInvalidArgument);
-    CHECK(refused.status().message().find("allowed: nan:rank=RANK") != std::string::npos);
+    CHECK(refused.status().message().find("allowed: ") != std::string::npos);
   }
+  const std::string why = parse_injections("flip:rank=1").status().message();
+  CHECK(why.find("flip:rank=RANK,tensor=NAME[,step=NUMBER][,element=NUMBER][,bit=NUMBER]"
+                 "[,where=replica|result]") != std::string::npos);
+}
+
+TEST_CASE("Injection: a setting that no option has set is refused") {
+  CHECK(asked_injections("")->empty());
+  CHECK(asked_injections("--inject kill:rank=0")->size() == 1);
+  const Status left = asked_injections("kill:rank=0").status();
+  CHECK(left.code() == Code::kInvalidArgument);
+  CHECK(left.message().find("unset RONDE_INJECT") != std::string::npos);
 }
 
 TEST_CASE("Injector: one NaN is planted, in its step and tensor") {
-  std::uint64_t steps = 0;
-  Injector injector({.rank = 0, .tensor = "weight", .step = 3, .element = 1},
-                    [&] { return steps; });
+  Drill drill("nan:rank=1,tensor=weight,step=3,element=1");
   std::vector<float> values(3, 1.0F);
-  injector.plant(submission_of("weight", values));
-  steps = 2;
-  injector.plant(submission_of("bias", values));
+  drill->before(submission_of("weight", values));
+  drill.steps = 2;
+  drill->before(submission_of("bias", values));
   std::vector<float> short_one(1, 1.0F);
-  injector.plant(submission_of("weight", short_one));
+  drill->before(submission_of("weight", short_one));
   CHECK(values == std::vector<float>(3, 1.0F));
-  injector.plant(submission_of("layer.weight", values));
+  drill->before(submission_of("layer.weight", values));
   CHECK(std::isnan(values[1]));
   CHECK(values[0] == 1.0F);
   values[1] = 1.0F;
-  injector.plant(submission_of("weight", values));
+  drill->before(submission_of("weight", values));
   CHECK(values == std::vector<float>(3, 1.0F));
+}
+
+TEST_CASE("Injector: one bit of a replica flips, once, on the rank that is meant") {
+  Drill drill("flip:rank=1,tensor=exp_avg of w,step=2,element=1,bit=0;flip:rank=0,tensor=w");
+  std::vector<float> values(2, 1.0F);
+  CHECK(drill->replica_tensors(1).empty());
+  CHECK(!drill.plant_in("exp_avg of w", values, 1));
+  CHECK(drill->replica_tensors(2) == std::vector<std::string>{"exp_avg of w"});
+  CHECK(!drill.plant_in("w", values, 2));
+  CHECK(drill.plant_in("exp_avg of w", values, 2));
+  CHECK(values[0] == 1.0F);
+  CHECK(std::bit_cast<std::uint32_t>(values[1]) == (std::bit_cast<std::uint32_t>(1.0F) ^ 1U));
+  CHECK(drill->replica_tensors(3).empty());
+  CHECK(!drill.plant_in("exp_avg of w", values, 3));
+}
+
+TEST_CASE("Injector: a bit that a tensor has not flips nowhere") {
+  Drill drill("flip:rank=1,tensor=w,bit=32;flip:rank=1,tensor=w,element=2");
+  std::vector<float> values(2, 1.0F);
+  CHECK(!drill.plant_in("w", values, 1));
+  CHECK(values == std::vector<float>(2, 1.0F));
+}
+
+TEST_CASE("Injector: a drift goes on from step to step, in the first tensor alone") {
+  Drill drill("drift:rank=1,tensor=w,step=2,factor=2");
+  std::vector<float> first(2, 1.0F);
+  std::vector<float> second(2, 1.0F);
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    drill.plant_in("w1", first, step);
+    drill.plant_in("w2", second, step);
+  }
+  CHECK(first == std::vector<float>(2, 4.0F));
+  CHECK(second == std::vector<float>(2, 1.0F));
+}
+
+TEST_CASE("Injector: a flip in a result finds its element in the piece that has it") {
+  Drill drill("flip:rank=1,tensor=grad,element=5,where=result");
+  std::vector<float> values(4, 1.0F);
+  run(drill, sum_of("allreduce.grad", 0, values), values);
+  CHECK(values == std::vector<float>(4, 1.0F));
+  run(drill, sum_of("allreduce.grad", 4, values), values);
+  CHECK(values[1] != 1.0F);
+  CHECK(values[0] == 1.0F);
+}
+
+TEST_CASE("Injector: a slow rank sleeps before each operation from its step on") {
+  Drill drill("slow:rank=1,seconds=0.02,step=2");
+  std::vector<float> values(1, 1.0F);
+  const TimePoint begin = now();
+  drill->before(submission_of("a", values));
+  CHECK(now() - begin < std::chrono::milliseconds(20));
+  drill.steps = 1;
+  drill->before(submission_of("a", values));
+  drill->before(submission_of("b", values));
+  CHECK(now() - begin >= std::chrono::milliseconds(40));
 }
 
 }  // namespace ronde

@@ -14,6 +14,7 @@ from ronde._compression.choice import warn_of_idle
 from ronde._compression.rules import checked
 from ronde._errors import InvalidArgumentError
 from ronde._job.process_sets import ProcessSet, global_process_set
+from ronde._job.runtime import is_initialized, runtime
 from ronde._membership import epochs
 from ronde._training.first_step import FirstStep
 from ronde._training.replica_check import ReplicaCheck
@@ -131,6 +132,11 @@ class GradientOptions:
         """
         alone = (self.process_set.size() or 1) == 1 and not epochs.available()
         return alone or self.process_set.included() is False
+
+    def skips_nonfinite(self) -> bool:
+        """True if all ranks leave out steps whose averages are not finite."""
+        setting = runtime().setting("RONDE_CHECK_NONFINITE") if is_initialized() else ""
+        return setting == "skip" and not self.alone
 
     @staticmethod
     def key(variable: Any) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from ronde import _core
 from ronde._calls.argument_checks import shown
 from ronde._calls.reduce_ops import Max
 from ronde._collectives import on_arrays
@@ -22,6 +23,7 @@ from ronde._job.marks import mark
 from ronde._job.process_sets import ProcessSet
 from ronde._job.runtime import rank, runtime
 from ronde._membership.joining import on_epoch, on_leave
+from ronde._training.drill import is_planting, plant
 from ronde._training.replicas import (
     Comparison,
     Difference,
@@ -29,7 +31,6 @@ from ronde._training.replicas import (
     Hashes,
     bounds_agree,
     compare,
-    listed,
     said,
 )
 
@@ -84,8 +85,8 @@ class ReplicaCheck:
         _checks.add(self)
 
     def is_on(self) -> bool:
-        """True if the job compares every few steps."""
-        return _every_steps() > 0
+        """True if the job compares every few steps, or plants faults after some."""
+        return _every_steps() > 0 or is_planting()
 
     def is_pending(self) -> bool:
         """True while the ranks compare."""
@@ -124,6 +125,7 @@ class ReplicaCheck:
         if self._epoch != _epochs[0]:
             self._begin()
         self._steps += 1
+        plant(facts, self._steps)
         if not self._every or self._steps % self._every or not self._is_shared():
             return
         hashes = Hashes.of(facts())
@@ -196,7 +198,9 @@ class ReplicaCheck:
             text += f": {found.first_element(first, fact, found.usual_bytes(first, fact))}"
         others = found.differences[1 : _NAMED + 1]
         if others:
-            names = ", ".join(f"{found.label(one)} on {listed(one.ranks)}" for one in others)
+            names = ", ".join(
+                f"{found.label(one)} on {_core.list_ranks(one.ranks)}" for one in others
+            )
             more = ", ..." if count > len(others) + 1 else ""
             text += f"; {count - 1} more differ: {names}{more}"
         since = min(self._last_agreed + 1, step)

@@ -34,8 +34,9 @@ class Fact:
 
     def __init__(self, name: str, array: Any, assign: Callable[[Any], Any] | None = None) -> None:
         self._array, self._assign = np.asarray(array), assign
+        self.name, self.dtype = name, str(self._array.dtype)
         self.shape: Sequence[int] = self._array.shape
-        self.form = f"{self._array.dtype}{list(self.shape)}"
+        self.form = f"{self.dtype}{list(self.shape)}"
         self.label = f'"{name}" ({self.form})'
 
     def memory(self) -> Any:
@@ -47,6 +48,10 @@ class Fact:
         if self._array.dtype.hasobject:
             return None
         return np.ascontiguousarray(self._array).reshape(-1).view(np.uint8)
+
+    def item_bytes(self, data: Bytes) -> int:
+        """The bytes of one element."""
+        return data.size // max(int(np.prod(self.shape)), 1)
 
     def numbers(self, data: Bytes) -> list[Any]:
         """The elements that these bytes are."""
@@ -150,7 +155,7 @@ class Comparison(NamedTuple):
         """Says the values of the first element that differs. Collective."""
         mine = fact.bytes()
         assert mine is not None
-        item = mine.size // max(int(np.prod(fact.shape)), 1)
+        item = fact.item_bytes(mine)
         found = np.flatnonzero(mine != usual)[:1] // item
         place = found[0] + 1 if found.size else 0
         places = of_all_ranks(np.array([place], np.uint64), f"{self.name}.place", self.process_set)
@@ -189,28 +194,15 @@ def compare(mine: Hashes, name: str, process_set: ProcessSet) -> Comparison | No
     padded[: len(keys)] = np.stack([keys, mine.data], axis=1)
     every = of_all_ranks(padded, f"{name}.tensors", process_set)
     ranks = [process_set.ranks[place] for place in here]
-    tables = [dict(every[place, : int(rows[place, 1])].tolist()) for place in here]
-    found = []
-    for key in dict.fromkeys(key for table in tables for key in table):
-        values = [table.get(key) for table in tables]
-        if values.count(values[0]) < len(values):
-            found.append(_difference(key, values, ranks))
+    tables = [every[place, : int(rows[place, 1])] for place in here]
+    found = [Difference(*one) for one in _core.replica_differences(ranks, tables)]
     places = {key: place for place, key in enumerate(keys.tolist())}
     return Comparison(name, process_set, ranks, found, places, mine.labels) if found else None
 
 
-def _difference(key: int, values: list[Any], ranks: list[int]) -> Difference:
-    usual = Counter(values).most_common(1)[0][0]
-    odd = [one for one, value in zip(ranks, values) if value != usual]
-    holder = next(one for one, value in zip(ranks, values) if value is not None)
-    return Difference(key, odd, ranks[values.index(usual)], holder, None in values)
-
-
 def said(difference: Difference, label: str) -> str:
     """Names the tensor, and the ranks that have another one or other values."""
-    what = "tensor" if difference.missing else "value"
-    where = listed(difference.ranks)
-    return f"{label} has another {what} on {where} than on rank {difference.usual}"
+    return _core.describe_difference(difference.ranks, difference.usual, difference.missing, label)
 
 
 def of_all_ranks(mine: NDArray[np.uint64], name: str, process_set: ProcessSet) -> Any:
@@ -219,14 +211,6 @@ def of_all_ranks(mine: NDArray[np.uint64], name: str, process_set: ProcessSet) -
     table[process_set.rank()] = mine
     summed = on_arrays.allreduce(table.view(np.int64), name, Sum, process_set=process_set)
     return np.asarray(summed).view(np.uint64)
-
-
-def listed(ranks: list[int]) -> str:
-    """Names the ranks, some of them if there are many."""
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    more = f" and {len(ranks) - 4} more" if len(ranks) > 4 else ""
-    return f"ranks {', '.join(map(str, ranks[:4]))}{more}"
 
 
 def _number(fact: Fact, data: Bytes) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -39,7 +39,8 @@ class _Distributed:
             super().apply(grads, trainable_variables)  # type: ignore[misc]
         else:
             averaged = self._ronde.reduce(list(grads), variables)
-            super().apply(averaged, trainable_variables)  # type: ignore[misc]
+            step = partial(super().apply, averaged, trainable_variables)  # type: ignore[misc]
+            _left_out_if_not_finite(self, averaged, variables, step)
         _watched_steps.stepped(self, variables)
 
     def _clip_gradients(self: Any, grads: Variables) -> Any:
@@ -85,6 +86,27 @@ class _Distributed:
     def register_local_var(self: Any, var: Any) -> None:
         """Excludes this variable's gradient from averaging."""
         self._ronde.add_local(var)
+
+
+def _left_out_if_not_finite(
+    optimizer: Any, averaged: Variables, variables: Variables, step: Callable[[], None]
+) -> None:
+    """Steps, or not on any rank: averages are the same on all. Loss scales have their own check."""
+    options = optimizer._ronde
+    shared = [
+        g
+        for g, v in zip(averaged, variables)
+        if g is not None and options.key(v) not in options.local
+    ]
+    if not shared or not options.skips_nonfinite() or hasattr(optimizer, "inner_optimizer"):
+        step()
+        return
+    if not optimizer.built:  # no variables may be made inside of cond()
+        with keras.name_scope(optimizer.name, caller=optimizer):
+            optimizer.build(variables)
+    values = [g.values if hasattr(g, "dense_shape") else g for g in shared]
+    finite = [keras.ops.all(keras.ops.isfinite(value)) for value in values]
+    keras.ops.cond(keras.ops.all(keras.ops.stack(finite)), step, lambda: None)
 
 
 def is_distributed(optimizer: Any) -> bool:

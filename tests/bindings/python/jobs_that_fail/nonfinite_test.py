@@ -1,5 +1,6 @@
 """Jobs in which one rank reduces NaN or Inf: who it was is told, and the mode is followed."""
 
+import json
 import sys
 
 import jobs
@@ -71,6 +72,15 @@ def test_an_error_names_the_rank_and_the_place_on_all_ranks(tmp_path, np, backen
             assert line.startswith("NonFiniteError: "), output
             assert name in line
             assert place in line
+
+
+def test_an_error_is_marked_in_the_timeline_of_the_first_rank(tmp_path):
+    trace = tmp_path / "trace.json"
+    status, output = run(tmp_path, COLLECTIVES, 2, "fail", "--timeline", str(trace))
+    assert status == 0, output
+    names = [event.get("name", "") for event in json.loads(trace.read_text())]
+    for name, place in PLACES:
+        assert sum(name in text and place in text for text in names) == 1, names
 
 
 @pytest.mark.parametrize("mode", ["warn", "skip"])

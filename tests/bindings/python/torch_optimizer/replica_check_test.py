@@ -177,3 +177,56 @@ def test_workers_that_join_later_are_no_alarm(run_job):
     assert status == 0, output
     assert "replicas differ" not in output
     assert len(re.findall(r"ended in epoch [3-9]", output)) >= 2, output
+
+
+DRAWN = """
+    import random, torch
+    import ronde.torch as hvd
+    from unittest import mock
+    from drill import flip
+    from ronde import _core
+
+    hvd.init()
+    torch.manual_seed(0)
+    norm = torch.nn.BatchNorm1d(16)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 16), norm, torch.nn.Linear(16, 4))
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-4)
+    optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters())
+    torch.manual_seed(hvd.rank())
+    draw = random.Random(5)  # the same on all ranks
+    right = 0
+    for _ in range(1000):
+        optimizer.zero_grad()
+        net(torch.randn(4, 8)).square().mean().backward()
+        optimizer.step()
+        places = []
+        for name, parameter in net.named_parameters():
+            places.append((name, parameter))
+            for key, value in sorted(optimizer.state[parameter].items()):
+                places.append((f"{key} of {name}", value))
+        name, tensor = draw.choice(places)
+        sick, element = draw.randrange(hvd.size()), draw.randrange(tensor.numel())
+        bit = draw.randrange(32)
+        if hvd.rank() == sick:
+            flip(tensor, element, bit)
+        index = [int(i) for i in torch.unravel_index(torch.tensor(element), tensor.shape)]
+        place = f"element {index}" if index else "its value"
+        said = []
+        with mock.patch.object(_core.Runtime, "warn", lambda _, text: said.append(text)):
+            found = not optimizer.check_replicas()
+        # Rank 0 and the sick one tell. A step count is 0-dimensional.
+        text = "".join(said) or '"'
+        usual = 1 if sick == 0 else 0
+        wanted = f'"{name}" ('
+        named = wanted in text and f"on rank {sick} than on rank {usual}: {place} is" in text
+        right += found and (named or hvd.rank() not in (0, sick)) and optimizer.check_replicas()
+    print("right:", right, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_thousand_drawn_flips_are_each_found_named_and_repaired(run_job):
+    options = ["--replica-action", "repair"]
+    status, output = run_job(DRAWN, 4, options=options, environment=ENVIRONMENT)
+    assert status == 0, output
+    assert output.count("right: 1000") == 4, output

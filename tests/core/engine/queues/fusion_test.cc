@@ -28,6 +28,9 @@ struct AgreedBatch {
   std::vector<QueuedBundle> fuse(std::size_t threshold) const {
     return ronde::fuse(batch, operations, std::vector{0, 1, 4}, threshold);
   }
+  std::vector<QueuedBundle> fuse_checked(std::string_view check_mean) const {
+    return ronde::fuse(batch, operations, std::vector{0, 1, 4}, 1000, check_mean);
+  }
   std::size_t item_of(const OperationPtr& operation) const {
     return static_cast<std::size_t>(std::find(operations.begin(), operations.end(), operation) -
                                     operations.begin());
@@ -113,6 +116,16 @@ TEST_CASE("Fusion: each tensor whose result came with the agreement has a bundle
   CHECK(bundles[1].result.size() == 8);
   CHECK(bundles[2].result == std::vector{std::byte{8}, std::byte{9}, std::byte{10}});
   CHECK(bundles[2].dtype == DType::kInt8);
+}
+
+TEST_CASE("Fusion: sums to compare are found by their names, also by ranks that have joined") {
+  AgreedBatch batch = batch_of({allreduce("layer1.weight", {4}), allreduce("layer1.bias", {4})});
+  batch.operations[0] = nullptr;
+  const std::vector<QueuedBundle> bundles = batch.fuse_checked("1.weight");
+  const std::vector<BundleTensor>& tensors = bundles[0].tensors;
+  CHECK(tensors[0].checks_mean);
+  CHECK(!tensors[1].checks_mean);
+  CHECK(!batch.fuse_checked("")[0].tensors[0].checks_mean);
 }
 
 TEST_CASE("Fusion: looks ahead past what does not fit") {

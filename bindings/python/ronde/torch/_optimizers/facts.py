@@ -34,9 +34,10 @@ class _TensorFact(Fact):
 
     def __init__(self, name: str, tensor: torch.Tensor) -> None:
         self._tensor = tensor
+        self.name, self.dtype = name, str(tensor.dtype)[6:]
         self._plain = type(tensor) in _PLAIN and tensor.layout is torch.strided
         self.shape = tensor.shape
-        kind = f"{str(tensor.dtype)[6:]}{list(tensor.shape)}"
+        kind = f"{self.dtype}{list(tensor.shape)}"
         self.label = self.form = f'"{name}" ({kind if self._plain else type(tensor).__name__})'
 
     def memory(self) -> Any:
