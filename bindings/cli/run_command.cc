@@ -50,6 +50,8 @@ constexpr std::array kSettingOptions = {
     SettingOption{"--check-nonfinite", "RONDE_CHECK_NONFINITE", "MODE",
                   "Find who puts NaN or Inf into reductions: off, warn, fail, or skip, which also "
                   "leaves out the optimizer's step"},
+    SettingOption{"--checksums", "RONDE_CHECKSUMS", "0|1",
+                  "Check all data by checksums on its way between ranks"},
     SettingOption{"--inject", "RONDE_INJECT", "FAULT",
                   "Plant a fault, to rehearse: nan:rank=1,tensor=layer3.weight,step=20"},
     SettingOption{"--metrics-port", "RONDE_METRICS_PORT", "NUMBER",
