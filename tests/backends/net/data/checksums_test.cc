@@ -5,6 +5,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/backends/net/channel_peer.h"
@@ -55,6 +56,7 @@ void exchange_spoilt(Spoilt& ranks, std::size_t frames, std::mt19937& random) {
       REQUIRE(*came);
       REQUIRE(send_frame(transport, i, 1, abort).ok());
     }
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // outages are reported meanwhile
   });
 }
 
@@ -64,8 +66,10 @@ TEST_CASE("a flipped bit is found wherever it is, and what it hit is sent again"
   std::mt19937 random(5);
   constexpr std::size_t kFrames = 60;
   exchange_spoilt(ranks, kFrames, random);
-  // Most hit bytes of these frames; some hit what both say as they meet again.
-  CHECK(counts->corrupted.load() >= kFrames / 2);
+  // Some hit what both say as they meet again.
+  const int flips = ranks.relay().flips();
+  CHECK(flips > static_cast<int>(kFrames) / 2);
+  CHECK(static_cast<int>(counts->corrupted.load()) >= flips * 3 / 4);
   CHECK(counts->healed.load() >= counts->corrupted.load());
 }
 
@@ -107,12 +111,12 @@ Status error_of_flip(std::size_t at) {
 }
 
 TEST_CASE("where connections do not heal, the error names both ends and the bytes") {
-  for (const std::size_t at : {100UL, 5'000UL, 200'000UL, 262'144UL, 300'000UL, 399'000UL}) {
+  for (const std::size_t at : {100UL, 5'000UL, 200'000UL, 262'216UL, 262'300UL, 300'000UL, 399'000UL}) {
     const Status error = error_of_flip(at);
     CHECK(error.code() == Code::kCorrupted);
     CHECK(error.message().starts_with("the connection of rank 0 (pid "));
     CHECK(error.message().find(" with rank 1 (pid ") != std::string::npos);
-    const std::string from = at < 262'144 ? "262144 bytes from byte 0 of a message of 400000"
+    const std::string from = at <= 262'144 + 72 ? "262144 bytes from byte 0 of a message of 400000"
                                           : "137856 bytes from byte 262144 of a message of 400000";
     CHECK_MESSAGE(error.message().find(from) != std::string::npos, error.message());
   }

@@ -39,6 +39,8 @@ class Relay {
 
   /// The bytes that were passed on, in both directions together.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_.load(); }
+  /// The bits that were flipped.
+  [[nodiscard]] int flips() const noexcept { return flips_.load(); }
   /// The connections there were.
   [[nodiscard]] int connections() const noexcept { return connections_.load(); }
 
@@ -67,6 +69,7 @@ class Relay {
   std::atomic<bool> swallowing_{false};
   std::atomic<bool> spoiling_{false};
   std::atomic<std::size_t> flip_after_{0};
+  std::atomic<int> flips_{0};
   std::atomic<int> connections_{0};
   std::atomic<std::size_t> bytes_{0};
   std::thread thread_;
