@@ -12,9 +12,9 @@
 // hellos name protocol version, purpose, rank and the job (as a hash), so a proof is good for one
 // connection only. The introduction carries the Ronde version.
 //
-// Each hello also names the rank's mode of encryption, and if it wants checksums. If both ends encrypt, TLS follows the proofs
-// (see tls.h), under a key made of the job's secret and both hellos. It carries the introductions,
-// and all that the connection carries later.
+// Each hello also names the rank's mode of encryption, and if it wants checksums. If both ends
+// encrypt, TLS follows the proofs (see tls.h), under a key made of the job's secret and both
+// hellos. It carries the introductions, and all that the connection carries later.
 //
 // A listener that hands out the secret sends a greeting first. The dialer makes its keys of it.
 #pragma once

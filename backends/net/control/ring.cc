@@ -46,7 +46,8 @@ struct RecordHeader {
 };
 
 Status changed_in_the_ring(std::string_view what) {
-  return {Code::kCorrupted, fmt::format("{} changed in shared memory: its checksum is wrong", what)};
+  return {Code::kCorrupted,
+          fmt::format("{} changed in shared memory: its checksum is wrong", what)};
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ Result<LocalJob> host(UnixRendezvousArgs& args) {
                          HostSegment::make_memory(args.ranks.size(), args.identity.size));
   RONDE_ASSIGN_OR_RETURN(auto segment, HostSegment::map(memory, args.ranks, args.identity.size));
   job.channel = std::make_unique<HostChannel>(std::move(segment), args.identity.rank,
-                                                args.identity.checksums);
+                                              args.identity.checksums);
   RONDE_RETURN_IF_ERROR(job.channel->watch().start());
   const RendezvousPlace place = place_of_root(std::span(args.ranks).subspan(1));
   TreeResult met =

@@ -1,12 +1,11 @@
 #include "backends/net/peer/chunk_exchange.h"
 
+#include <fmt/format.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -130,8 +129,7 @@ Result<ChunkStream::Step> ChunkStream::end_of_body() {
 Result<ChunkStream::Step> ChunkStream::end_of_head() {
   const FrameHead head = decode_head(ahead());
   in_ = {.message = head.number, .total = head.length};
-  const auto [of_body, of_head] =
-      checks_ ? checksums_in(ahead()) : std::array<std::uint64_t, 2>{};
+  const auto [of_body, of_head] = checks_ ? checksums_in(ahead()) : std::array<std::uint64_t, 2>{};
   if (checks_ && hash64(sealed_part(ahead())) != of_head) {
     return Status(Code::kCorrupted, "brought a header with a wrong checksum");
   }

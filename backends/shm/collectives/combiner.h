@@ -22,8 +22,8 @@ class Combiner {
         element_(size_of(work.reduction.dtype)),
         streaming_(streaming) {}
 
-  /// Compares the checksums of a part of the slots of `step`, which reduce() reads then. `own`: this
-  /// rank's too.
+  /// Compares the checksums of a part of the slots of `step`, which reduce() reads then. `own`:
+  /// this rank's too.
   void check(Step step, std::size_t index, std::size_t offset, std::size_t bytes, PlaceInWork place,
              bool own) const {
     for (int r = 0; with_.checks != nullptr && r < with_.steps.ranks(); ++r) {

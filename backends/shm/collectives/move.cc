@@ -191,8 +191,7 @@ class Exchange {
     for (std::size_t r = 0; r < ranks_; ++r) {
       const std::size_t bytes = size(sends_, r, k);
       if (r == me_ || bytes == 0) continue;
-      const std::byte* from =
-          segment_.in == nullptr ? nullptr : segment_.in + sends_[r] + start(k);
+      const std::byte* from = segment_.in == nullptr ? nullptr : segment_.in + sends_[r] + start(k);
       write_part(with_, r, slot + r * slice_, bytes, [&](std::size_t size, std::byte* to) {
         if (from == nullptr) {
           std::memset(to, 0, size);
@@ -285,10 +284,9 @@ Status broadcast(const Context& with, const Work& work) {
   };
   const auto read = [&](std::size_t, Step step) {
     if (root) return;
-    read_part(with, {work.root, step, 0}, with.steps.slot(work.root, step), slices.size,
-              place_of(cursor), [&](const std::byte* from, std::size_t bytes) {
-                copier.copy_out(from, bytes, cursor);
-              });
+    read_part(
+        with, {work.root, step, 0}, with.steps.slot(work.root, step), slices.size, place_of(cursor),
+        [&](const std::byte* from, std::size_t bytes) { copier.copy_out(from, bytes, cursor); });
   };
   return stream(with, slices.count, root ? kNobody : work.root, write, read);
 }
@@ -319,10 +317,9 @@ Status gather_chunks(const Context& with, const Work& work) {
       if (r == me) continue;
       const int from = static_cast<int>(r);
       Cursor& cursor = with.scratch.cursors[r];
-      read_part(with, {from, step, 0}, with.steps.slot(from, step), slices.size, place_of(cursor),
-                [&](const std::byte* at, std::size_t bytes) {
-                  copier.copy_out(at, bytes, cursor);
-                });
+      read_part(
+          with, {from, step, 0}, with.steps.slot(from, step), slices.size, place_of(cursor),
+          [&](const std::byte* at, std::size_t bytes) { copier.copy_out(at, bytes, cursor); });
     }
   };
   return stream(with, slices.count, reads ? kEverybody : kNobody, write, read);

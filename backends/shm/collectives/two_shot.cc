@@ -107,9 +107,8 @@ class TwoShot {
     for (std::size_t owner = 0; owner < ranks_; ++owner) {
       if (owner == me_) continue;
       staging_.seek(position(round, owner));
-      write_part(
-          with_, owner, slot + owner * slice_, slice_,
-          [&](std::size_t bytes, std::byte* to) { copier_.copy_in(staging_, bytes, to); });
+      write_part(with_, owner, slot + owner * slice_, slice_,
+                 [&](std::size_t bytes, std::byte* to) { copier_.copy_in(staging_, bytes, to); });
     }
   }
 

@@ -59,7 +59,9 @@ ShmTransport::ShmTransport(const Layout& layout, std::byte* base, int ranks, int
                            SpinLimit spin, const AbortToken* group_abort, bool checks)
     : rank_(rank),
       checks_(checks),
-      awaiter_(spin), group_abort_(group_abort), wakeup_(layout.wakeup(base, rank)) {
+      awaiter_(spin),
+      group_abort_(group_abort),
+      wakeup_(layout.wakeup(base, rank)) {
   const auto ring = [&](int from, int to) {
     if (from == to) return Ring(layout.ring_control(base, 0, 0), nullptr, 0);
     return Ring(layout.ring_control(base, from, to), layout.ring_data(base, from, to),

@@ -138,10 +138,11 @@ std::vector<Setting> check_settings() {
               "what happens where NaN or Inf is reduced, the same on all ranks: off, nobody looks; "
               "warn, on one rank; fail, an error on all; skip, no step of the optimizer"},
              &Config::check_nonfinite, {"off", "warn", "fail", "skip"}),
-      flag({"RONDE_CHECKSUMS", "", "0/1",
-            "check all data by checksums on its way between ranks, in shared memory and over tcp, "
-            "the same on all ranks; wrong data is sent again where connections heal, else an error"},
-           &Config::checksums),
+      flag(
+          {"RONDE_CHECKSUMS", "", "0/1",
+           "check all data by checksums on its way between ranks, in shared memory and over tcp, "
+           "the same on all ranks; wrong data is sent again where connections heal, else an error"},
+          &Config::checksums),
       text({"RONDE_INJECT", "", "fault",
             "plant a fault, to rehearse: nan:rank=1,tensor=layer3.weight,step=20; empty: none"},
            &Config::inject),

@@ -33,7 +33,8 @@ std::byte* group_memory() {
     std::uintptr_t end = 0;
     if (line.find("memfd:ronde") == std::string::npos) continue;
     if (std::sscanf(line.c_str(), "%lx-%lx", &begin, &end) != 2) continue;
-    if (end - begin == shm::Layout(kRanks).total_bytes()) return reinterpret_cast<std::byte*>(begin);
+    if (end - begin == shm::Layout(kRanks).total_bytes())
+      return reinterpret_cast<std::byte*>(begin);
   }
   return nullptr;
 }
@@ -184,13 +185,12 @@ TEST_CASE("a result that changes before another rank has copied it is found") {
   std::vector<std::byte> sums = pattern(0, kBytes);
   const auto other = pattern(1, kBytes);
   for (std::size_t i = 0; i < kBytes; ++i) {
-    sums[i] = static_cast<std::byte>(std::to_integer<int>(sums[i]) + std::to_integer<int>(other[i]));
+    sums[i] =
+        static_cast<std::byte>(std::to_integer<int>(sums[i]) + std::to_integer<int>(other[i]));
   }
   const LocalJob job(kRanks);
   run_ranks(kRanks, [&](int rank) {
-    const auto spoil = [&] {
-      CHECK(flip_behind(std::span(sums).subspan(8'000, kNeedleBytes), 3));
-    };
+    const auto spoil = [&] { CHECK(flip_behind(std::span(sums).subspan(8'000, kNeedleBytes), 3)); };
     const auto backend = create_shm_backend(
         std::make_shared<LateKernels>(rank == 1 ? std::function<void()>(spoil) : nullptr),
         kChecked);
@@ -199,7 +199,8 @@ TEST_CASE("a result that changes before another rank has copied it is found") {
     const auto in = pattern(rank, kBytes);
     std::vector<std::byte> out(kBytes);
     const Segment segment{in.data(), out.data(), kBytes};
-    const Status told = group->run(allreduce_of({&segment, 1}, DType::kUint8), kNoStream, job.abort());
+    const Status told =
+        group->run(allreduce_of({&segment, 1}, DType::kUint8), kNoStream, job.abort());
     if (rank == 1) CHECK_MESSAGE(told.code() == Code::kCorrupted, told.to_string());
   });
 }

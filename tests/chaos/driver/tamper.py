@@ -96,9 +96,7 @@ def spoil(case: Case) -> None:
             case.facts["skipped"] = "nftables cannot redirect here"
             return
         job = prepare(case)
-        job.environment.update(
-            RONDE_CHECKSUMS="1", RONDE_RECONNECT_SECONDS="20" if heals else "0"
-        )
+        job.environment.update(RONDE_CHECKSUMS="1", RONDE_RECONNECT_SECONDS="20" if heals else "0")
         until = f"run_ms={SPOILT_RUN_MS}" if heals else "steps=-1"
         hosts.start(case, job, ["steps", f"seed={case.seed}", "elements=1000000", until])
         everyone = list(range(job.size))

@@ -277,7 +277,8 @@ TEST_CASE("a flipped bit of a link with checksums costs no frame where links hea
   for (std::size_t i = 0; i < kFrames; ++i) {
     pair.relays[i % 2]->flip_after(1 + random() % 10'000);
     send_numbered(pair, i);
-    REQUIRE(pair.poll_until([&] { return pair[1].frames.size() > i && pair[0].frames.size() > i; }));
+    REQUIRE(
+        pair.poll_until([&] { return pair[1].frames.size() > i && pair[0].frames.size() > i; }));
   }
   for (const int rank : {0, 1}) {
     CHECK(are_right(pair[static_cast<std::size_t>(rank)], 1 - rank, kFrames));

@@ -62,8 +62,7 @@ TEST_CASE("frames with checksums come out as they went in, also larger than the 
     bool room_made = false;
     sender.send(frame);
     for (int turn = 0; turn < 9; ++turn) {
-      REQUIRE(receiver
-                  .drain([&](auto got) { out.emplace_back(got.begin(), got.end()); }, room_made)
+      REQUIRE(receiver.drain([&](auto got) { out.emplace_back(got.begin(), got.end()); }, room_made)
                   .ok());
       sender.flush();
     }

@@ -111,13 +111,15 @@ Status error_of_flip(std::size_t at) {
 }
 
 TEST_CASE("where connections do not heal, the error names both ends and the bytes") {
-  for (const std::size_t at : {100UL, 5'000UL, 200'000UL, 262'216UL, 262'300UL, 300'000UL, 399'000UL}) {
+  for (const std::size_t at :
+       {100UL, 5'000UL, 200'000UL, 262'216UL, 262'300UL, 300'000UL, 399'000UL}) {
     const Status error = error_of_flip(at);
     CHECK(error.code() == Code::kCorrupted);
     CHECK(error.message().starts_with("the connection of rank 0 (pid "));
     CHECK(error.message().find(" with rank 1 (pid ") != std::string::npos);
-    const std::string from = at <= 262'144 + 72 ? "262144 bytes from byte 0 of a message of 400000"
-                                          : "137856 bytes from byte 262144 of a message of 400000";
+    const std::string from = at <= 262'144 + 72
+                                 ? "262144 bytes from byte 0 of a message of 400000"
+                                 : "137856 bytes from byte 262144 of a message of 400000";
     CHECK_MESSAGE(error.message().find(from) != std::string::npos, error.message());
   }
 }

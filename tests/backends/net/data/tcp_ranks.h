@@ -34,7 +34,9 @@ enum class Wires {
   kTwoInterfacesChecked
 };
 
-constexpr bool is_unix(Wires wires) { return wires == Wires::kUnix || wires == Wires::kUnixChecked; }
+constexpr bool is_unix(Wires wires) {
+  return wires == Wires::kUnix || wires == Wires::kUnixChecked;
+}
 
 /// The pretended interfaces of each rank.
 inline constexpr const char* kInterfaces[] = {"127.0.0.1", "127.0.0.2"};
