@@ -27,6 +27,7 @@ std::unique_ptr<Backend> make_shm(BackendDeps& deps) {
   ShmOptions options;
   if (deps.config.single_copy == "always") options.single_copy = SingleCopy::kAlways;
   if (deps.config.single_copy == "never") options.single_copy = SingleCopy::kNever;
+  options.checksums = deps.config.checksums;
   return create_shm_backend(deps.kernels, options);
 }
 

@@ -61,9 +61,13 @@ Topology topology_of(int rank, const Roster& roster, bool one_host) {
 }
 
 Identity identity_of(const Config& config, const ConnectOptions& options, Purpose purpose) {
-  return {purpose,     config.rank,
-          config.size, config.job_id,
-          {},          {options.version, options.host_name, options.host_identity, {}, ::getpid()}};
+  return {.purpose = purpose,
+          .rank = config.rank,
+          .size = config.size,
+          .context = config.job_id,
+          .keys = {},
+          .self = {options.version, options.host_name, options.host_identity, {}, ::getpid()},
+          .checksums = config.checksums};
 }
 
 /// A host that does not answer a new connection for so long cannot be reached.

@@ -44,6 +44,7 @@ struct Offer {
   std::uint64_t* probe = nullptr;  ///< Holds probed_value; to be read and written from outside.
   std::uint64_t probed_value = 0;
   bool always = false;    ///< Wants single copy for tensors of any size.
+  bool checks = false;    ///< Wants checksums.
   bool pays = false;      ///< Single copy is worth it on this machine.
   bool sees_all = false;  ///< Reads and writes the memory of all ranks,
   bool maps_all = false;  ///< and has mapped the arenas of all.
@@ -53,7 +54,7 @@ struct Offer {
   static void fields(auto& wire, auto& self) {
     wire(self.nonce, self.pid, self.fd, self.arena_fd, self.arena, self.arena_bytes);
     wire.object(self.probe);
-    wire(self.probed_value, self.always, self.pays, self.sees_all, self.maps_all);
+    wire(self.probed_value, self.always, self.checks, self.pays, self.sees_all, self.maps_all);
     wire.object(self.cores);
     wire(self.error);
   }
@@ -201,6 +202,7 @@ class ShmBackend final : public Backend {
     Offer mine;
     mine.pid = getpid();
     sched_getaffinity(0, sizeof mine.cores, &mine.cores);
+    mine.checks = options_.checksums;
     mine.always = options_.single_copy == SingleCopy::kAlways;
     if (options_.single_copy != SingleCopy::kNever) {
       mine.probe = &probed;
@@ -223,6 +225,7 @@ class ShmBackend final : public Backend {
     reach.by_kernel = all_have(&Offer::sees_all);
     reach.always = all_have(&Offer::always);
     reach.kernel_pays = all_have(&Offer::pays);
+    reach.checks = all_have(&Offer::checks);
     if (!all_have(&Offer::maps_all)) reach.arenas.clear();
   }
 

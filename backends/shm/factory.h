@@ -20,7 +20,8 @@ enum class SingleCopy : std::uint8_t {
 /// How groups move large data. Ranks that differ in `single_copy` agree on the least.
 struct ShmOptions {
   SingleCopy single_copy = SingleCopy::kAuto;
-  bool arenas = true;  ///< True if allocate() gives memory that all ranks see.
+  bool arenas = true;      ///< True if allocate() gives memory that all ranks see.
+  bool checksums = false;  ///< Of all data that ranks read; where all ranks want them.
 };
 
 /// The backend "shm". Its groups run every collective in shared memory and offer a Transport.

@@ -63,7 +63,10 @@ ShmGroup::ShmGroup(Mapping memory, const GroupSpec& group, SpinLimit spin, Reach
       steps_(Layout(group.size()), memory_.data(), group.size(), group.rank, spin),
       permission_(Layout(group.size()), memory_.data(), group.rank),
       transport_(Layout(group.size()), memory_.data(), group.size(), group.rank, spin,
-                 group_abort_.get()) {
+                 group_abort_.get(), reach_.checks) {
+  if (reach_.checks) {
+    checks_.emplace(Layout(group.size()), memory_.data(), group.rank, group.ranks);
+  }
   scratch_.chunks.resize(static_cast<std::size_t>(group.size()));
   scratch_.inputs.resize(static_cast<std::size_t>(group.size()));
 }
@@ -78,7 +81,8 @@ Status ShmGroup::run(const Work& work, DeviceStream /*stream*/, const AbortToken
                       .scratch = scratch_,
                       .stop = stop,
                       .phases = work.phases,
-                      .watch = work.watch},
+                      .watch = work.watch,
+                      .checks = checks_ ? &*checks_ : nullptr},
                      work);
   if (!broken_.ok()) {
     permission_.revoke(reach_.pids, kLastWrites);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 
 #include "backends/shm/collectives/direct.h"
 #include "backends/shm/collectives/stream.h"
@@ -37,6 +38,7 @@ class ShmGroup final : public Communicator {
   const std::shared_ptr<AbortToken> group_abort_;
   Steps steps_;
   WritePermission permission_;
+  std::optional<SlotChecks> checks_;  ///< With checksums alone.
   ShmTransport transport_;
   Scratch scratch_;
   Status broken_;

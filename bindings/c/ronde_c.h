@@ -39,7 +39,8 @@ typedef enum ronde_code {
   RONDE_VERSION_MISMATCH = 12,
   RONDE_UNAVAILABLE = 13,
   RONDE_INTERNAL = 14,
-  RONDE_NONFINITE = 15 /* Since version 8. */
+  RONDE_NONFINITE = 15, /* Since version 8. */
+  RONDE_CORRUPTED = 16  /* Since version 8. */
 } ronde_code;
 
 /* Element types. Those from 12 on are known since version 7. */

@@ -38,6 +38,8 @@ void throw_if_error(const Status& status) {
       throw Internal(text);
     case Code::kNonfinite:
       throw NonFinite(text);
+    case Code::kCorrupted:
+      throw Corrupted(text);
     default:
       throw Error(status.code(), text);  // of a newer version
   }

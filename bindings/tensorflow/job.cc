@@ -36,6 +36,8 @@ absl::StatusCode code_of(std::int32_t code) {
       return absl::StatusCode::kUnimplemented;
     case RONDE_RESOURCE_EXHAUSTED:
       return absl::StatusCode::kResourceExhausted;
+    case RONDE_CORRUPTED:
+      return absl::StatusCode::kDataLoss;
     case RONDE_INTERNAL:
       return absl::StatusCode::kInternal;
     default:

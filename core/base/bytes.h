@@ -21,4 +21,16 @@ inline std::string_view as_text(std::span<const std::byte> bytes) noexcept {
 /// Source: XXH3 of xxHash 0.8, with seed 0, which hashes as fast as memory is read.
 std::uint64_t hash64(std::span<const std::byte> bytes) noexcept;
 
+/// The checksum of bytes that are passed block by block. The same only for the same blocks.
+class Checksum {
+ public:
+  void add(std::span<const std::byte> block) noexcept {
+    value_ = (value_ ^ hash64(block)) * 0x9e3779b97f4a7c15U;
+  }
+  [[nodiscard]] std::uint64_t value() const noexcept { return value_; }
+
+ private:
+  std::uint64_t value_ = 0;
+};
+
 }  // namespace ronde

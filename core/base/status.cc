@@ -23,7 +23,8 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(kLastCode) + 1> 
     "version mismatch",
     "unavailable",
     "internal",
-    "not finite"};
+    "not finite",
+    "corrupted"};
 
 }  // namespace
 
@@ -34,7 +35,7 @@ std::string_view to_string(Code code) noexcept {
 
 Status::Status(Code code, std::string message, const char* file, int line) {
   if (code == Code::kOk) return;
-  rep_ = std::make_shared<const Rep>(Rep{code, std::move(message), file, line, std::nullopt});
+  rep_ = std::make_shared<const Rep>(Rep{code, std::move(message), file, line, {}, {}});
 }
 
 const std::string& Status::message() const noexcept {
@@ -51,22 +52,29 @@ const std::optional<FailedRank>& Status::failed_rank() const noexcept {
   return ok() ? kNone : rep_->failed_rank;
 }
 
-Status Status::about(FailedRank rank) const {
+std::optional<std::size_t> Status::tensor() const noexcept {
+  return ok() ? std::nullopt : rep_->tensor;
+}
+
+Status Status::changed(auto change) const {
   if (ok()) return *this;
   Status copy = *this;
   Rep rep = *rep_;
-  rep.failed_rank = std::move(rank);
+  change(rep);
   copy.rep_ = std::make_shared<const Rep>(std::move(rep));
   return copy;
 }
 
+Status Status::about(FailedRank rank) const {
+  return changed([&](Rep& rep) { rep.failed_rank = std::move(rank); });
+}
+
+Status Status::in_tensor(std::optional<std::size_t> position) const {
+  return changed([&](Rep& rep) { rep.tensor = position; });
+}
+
 Status Status::with_context(std::string_view context) const {
-  if (ok()) return *this;
-  Status copy = *this;
-  Rep rep = *rep_;
-  rep.message = fmt::format("{}: {}", context, rep.message);
-  copy.rep_ = std::make_shared<const Rep>(std::move(rep));
-  return copy;
+  return changed([&](Rep& rep) { rep.message = fmt::format("{}: {}", context, rep.message); });
 }
 
 std::string Status::to_string() const {

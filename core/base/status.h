@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cassert>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -34,9 +35,10 @@ enum class Code : std::uint8_t {
   kUnavailable,        ///< A peer, library or device could not be reached.
   kInternal,           ///< A bug in Ronde.
   kNonfinite,          ///< Values that were reduced are not finite; the user wants an error then.
+  kCorrupted,          ///< Data changed on its way: its checksum is wrong. The job is broken.
 };
 
-inline constexpr Code kLastCode = Code::kNonfinite;
+inline constexpr Code kLastCode = Code::kCorrupted;
 
 /// The code's stable name, such as "rank failure".
 RONDE_API std::string_view to_string(Code code) noexcept;
@@ -68,8 +70,13 @@ class [[nodiscard]] RONDE_API Status {
   /// The rank this error is about, where one is.
   [[nodiscard]] const std::optional<FailedRank>& failed_rank() const noexcept;
 
+  /// The position of the tensor in its bundle that this error is about, where one is known.
+  [[nodiscard]] std::optional<std::size_t> tensor() const noexcept;
+
   /// The same error, about `rank`.
   Status about(FailedRank rank) const;
+  /// The same error, about that tensor; nothing: about none that is known.
+  Status in_tensor(std::optional<std::size_t> position) const;
   /// The same error with `context` and ": " before its message. Ok stays ok.
   Status with_context(std::string_view context) const;
   /// "ok", or "<code>: <message>".
@@ -82,7 +89,10 @@ class [[nodiscard]] RONDE_API Status {
     const char* file;
     int line;
     std::optional<FailedRank> failed_rank;
+    std::optional<std::size_t> tensor;
   };
+  Status changed(auto change) const;
+
   std::shared_ptr<const Rep> rep_;  // null means ok, so success costs nothing
 };
 

@@ -27,6 +27,7 @@ enum class Recovery : std::uint8_t {
     case Code::kVersionMismatch:
       return Recovery::kNone;
     case Code::kAborted:
+    case Code::kCorrupted:
     case Code::kRankFailure:
       return Recovery::kReplace;
     default:

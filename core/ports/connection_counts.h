@@ -20,6 +20,8 @@ struct ConnectionCounts {
   /// Outages that have ended, and their nanoseconds in all.
   std::atomic<std::uint64_t> healed{0};
   std::atomic<std::uint64_t> outage_ns{0};
+  /// Those of them that began with a wrong checksum.
+  std::atomic<std::uint64_t> corrupted{0};
 
   /// Connections that are open now.
   [[nodiscard]] std::uint64_t open() const noexcept {

@@ -89,8 +89,9 @@ Status BundleExecutor::execute(const Bundle& bundle, const AbortToken& abort) {
   RONDE_RETURN_IF_ERROR(planner_.plan(bundle, abort));
   for (std::size_t i = 0; i < planner_.works(); ++i) {
     const Work work = planner_.work(bundle, i);
-    RONDE_RETURN_IF_ERROR(bundle.weighted ? run_weighted(bundle, work, abort)
-                                          : run(bundle, work, abort));
+    const Status done =
+        bundle.weighted ? run_weighted(bundle, work, abort) : run(bundle, work, abort);
+    if (!done.ok()) return planner_.works() > 1 ? done.in_tensor(i) : done;
   }
   RONDE_RETURN_IF_ERROR(binder_.end(bundle, abort));
   return planner_.allocation();

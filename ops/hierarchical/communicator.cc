@@ -66,7 +66,8 @@ HierarchicalCommunicator::HierarchicalCommunicator(std::shared_ptr<Hierarchy> hi
 
 Status HierarchicalCommunicator::run(const Work& work, DeviceStream /*stream*/,
                                      const AbortToken& abort) {
-  const Status status = run_in_levels(work, abort);
+  // Segments inside are not those of the work.
+  const Status status = run_in_levels(work, abort).in_tensor({});
   // Others may wait for this rank inside.
   if (!status.ok()) hierarchy_->levels().inner.abandon(status);
   return status;

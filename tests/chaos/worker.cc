@@ -110,6 +110,8 @@ std::optional<int> work(Job& job) {
   } catch (const RankFailure& failure) {
     say_failed(failure);
     lost = failure.rank();
+  } catch (const Corrupted& failure) {
+    say_failed(failure);
   }
   job.shutdown();
   say("left");

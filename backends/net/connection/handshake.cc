@@ -12,7 +12,7 @@ namespace ronde::net {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'R', 'O', 'N', 'D', 'E', '\r', '\n', '\x1a'};
-constexpr std::uint16_t kProtocol = 5;
+constexpr std::uint16_t kProtocol = 6;
 constexpr std::size_t kTailAt = kHelloBytes - sizeof(Digest);
 
 /// The first bytes of a connection. The protocol comes before all that may change with it.
@@ -23,13 +23,14 @@ struct HelloFields {
   std::uint32_t rank = 0;
   Encryption encryption = Encryption::kOff;
   std::uint8_t has_aes = 0;
-  std::array<std::byte, 6> reserved{};
+  std::uint8_t checksums = 0;
+  std::array<std::byte, 5> reserved{};
   std::array<std::byte, 16> nonce{};
   Digest tail{};  ///< A dialer's job as a hash; a listener's proof.
 
   static void fields(auto& wire, auto& self) {
     wire(self.magic, self.protocol, self.purpose, self.rank, self.encryption, self.has_aes,
-         self.reserved, self.nonce, self.tail);
+         self.checksums, self.reserved, self.nonce, self.tail);
   }
 };
 static_assert(sizeof(HelloFields) == kHelloBytes);
@@ -71,6 +72,7 @@ Handshake::Hello Handshake::make_hello(const Digest& tail) const {
                               .rank = static_cast<std::uint32_t>(identity_->rank),
                               .encryption = identity_->encryption,
                               .has_aes = static_cast<std::uint8_t>(identity_->has_aes ? 1 : 0),
+                              .checksums = static_cast<std::uint8_t>(identity_->checksums ? 1 : 0),
                               .nonce = nonce_,
                               .tail = tail});
   Hello hello{};
@@ -167,6 +169,7 @@ Status Handshake::check_hello(const Hello& hello) {
   if (expected_rank_ >= 0 && peer_rank_ != expected_rank_) return refuse("an unexpected rank");
   if (theirs.encryption > Encryption::kRequired) return refuse("an unknown mode of encryption");
   peer_encryption_ = theirs.encryption;
+  peer_checksums_ = theirs.checksums != 0;
   return {};
 }
 

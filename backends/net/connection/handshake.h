@@ -12,9 +12,9 @@
 // hellos name protocol version, purpose, rank and the job (as a hash), so a proof is good for one
 // connection only. The introduction carries the Ronde version.
 //
-// Each hello also names the rank's mode of encryption. If both ends encrypt, TLS follows the proofs
-// (see tls.h), under a key made of the job's secret and both hellos. It carries the introductions,
-// and all that the connection carries later.
+// Each hello also names the rank's mode of encryption, and if it wants checksums. If both ends
+// encrypt, TLS follows the proofs (see tls.h), under a key made of the job's secret and both
+// hellos. It carries the introductions, and all that the connection carries later.
 //
 // A listener that hands out the secret sends a greeting first. The dialer makes its keys of it.
 #pragma once
@@ -78,6 +78,7 @@ struct Identity {
   Introduction self;
   Encryption encryption = Encryption::kOff;  ///< Off inside a host.
   bool has_aes = cpu_has_aes();
+  bool checksums = false;  ///< Wanted for what plain connections carry; see Stream::has_checksums.
 };
 
 /// Finds the identity of this process that a dialer asks for, by purpose and hash of the context;
@@ -141,6 +142,10 @@ class Handshake {
 
   /// The encryption of the connection from here on, once wants() is 0; null where it is plain.
   std::unique_ptr<Tls> take_tls();
+  /// True where both ends want checksums, once wants() is 0.
+  [[nodiscard]] bool agreed_on_checksums() const noexcept {
+    return identity_->checksums && peer_checksums_;
+  }
 
  private:
   enum class Step : std::uint8_t {
@@ -193,6 +198,7 @@ class Handshake {
   int peer_rank_ = -1;
   Introduction peer_;
   Encryption peer_encryption_ = Encryption::kOff;
+  bool peer_checksums_ = false;
   std::unique_ptr<Tls> tls_;       // after the proofs, if both encrypt
   std::vector<std::byte> record_;  // that arrives
 };

@@ -19,16 +19,15 @@ inline double seconds(Duration duration) { return std::chrono::duration<double>(
 
 struct LinkOutage {
   TimePoint began;
-  TimePoint ended;
-  std::string reason;  ///< Completes "its connection ...".
+  TimePoint ended = {};
+  std::string reason = {};  ///< Completes "its connection ...".
+  bool corrupted = false;   ///< A checksum was wrong.
 };
 
 /// The outages of one connection, one after another. Threads: one at a time.
 class OutageLog {
  public:
-  void begin(TimePoint since, std::string reason) {
-    lasting_ = LinkOutage{since, {}, std::move(reason)};
-  }
+  void begin(LinkOutage outage) { lasting_ = std::move(outage); }
   /// Ends the outage that lasts, if one does.
   void end(TimePoint time) {
     if (!lasting_) return;
@@ -49,7 +48,7 @@ class OutageLog {
 
 /// True for the error of a connection that another one may replace.
 constexpr bool is_outage(Code code) noexcept {
-  return code == Code::kUnavailable || code == Code::kTimeout;
+  return code == Code::kUnavailable || code == Code::kTimeout || code == Code::kCorrupted;
 }
 
 /// Warns of an outage that has ended, counts it and tells the observers. `what` names the
@@ -61,6 +60,7 @@ inline void report_outage(const LinkOutage& outage, const std::string& what, int
       seconds(lasted));
   if (observers.counts) {
     observers.counts->healed.fetch_add(1);
+    observers.counts->corrupted.fetch_add(outage.corrupted ? 1 : 0);
     observers.counts->outage_ns.fetch_add(static_cast<std::uint64_t>(to_ns(lasted)));
   }
   if (observers.on_healed) {

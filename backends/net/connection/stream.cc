@@ -16,6 +16,7 @@ Stream& Stream::operator=(Stream&& other) noexcept {
   close();
   socket_ = std::move(other.socket_);
   tls_ = std::move(other.tls_);
+  checksums_ = other.checksums_;
   return *this;
 }
 

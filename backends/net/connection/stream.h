@@ -23,9 +23,10 @@ namespace ronde::net {
 class Stream {
  public:
   Stream() = default;
-  /// Sends and receives on `socket`, plain where `tls` is null.
-  explicit Stream(FileDescriptor socket, std::unique_ptr<Tls> tls = nullptr) noexcept
-      : socket_(std::move(socket)), tls_(std::move(tls)) {}
+  /// Sends and receives on `socket`, plain where `tls` is null. `checksums`: both ends want them.
+  explicit Stream(FileDescriptor socket, std::unique_ptr<Tls> tls = nullptr,
+                  bool checksums = false) noexcept
+      : socket_(std::move(socket)), tls_(std::move(tls)), checksums_(checksums) {}
   ~Stream() { close(); }
   Stream(Stream&&) noexcept = default;
   Stream& operator=(Stream&& other) noexcept;
@@ -35,6 +36,8 @@ class Stream {
   /// For poll(); -1 where there is none.
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
   [[nodiscard]] bool valid() const noexcept { return socket_.valid(); }
+  /// True where chunks carry checksums. The records of an encrypted one have tags already.
+  [[nodiscard]] bool has_checksums() const noexcept { return checksums_ && !tls_; }
 
   /// Takes bytes from the start of `pieces`, as many as go now; returns how many. 0: poll for
   /// writing first. The pieces taken may be changed at once.
@@ -59,6 +62,7 @@ class Stream {
  private:
   FileDescriptor socket_;
   std::unique_ptr<Tls> tls_;  // null: plain
+  bool checksums_ = false;
 };
 
 /// Sends all or fails. Blocks. Errors: as Stream; kTimeout at the limit.

@@ -19,7 +19,7 @@ std::uint64_t bit_of(int peer) noexcept { return std::uint64_t{1} << (peer % 64)
 
 }  // namespace
 
-HostChannel::HostChannel(std::unique_ptr<HostSegment> segment, int rank)
+HostChannel::HostChannel(std::unique_ptr<HostSegment> segment, int rank, bool checksums)
     : segment_(std::move(segment)),
       position_(segment_->position(rank)),
       process_(::getpid()),
@@ -30,7 +30,7 @@ HostChannel::HostChannel(std::unique_ptr<HostSegment> segment, int rank)
       losses_(*segment_, position_) {
   for (int p = 0; p < segment_->size(); ++p) {
     peers_.push_back(
-        {RingSender(segment_->ring(position_, p), segment_->ring_data(position_, p)),
+        {RingSender(segment_->ring(position_, p), segment_->ring_data(position_, p), checksums),
          RingReceiver(segment_->ring(p, position_), segment_->ring_data(p, position_))});
   }
 }
@@ -78,7 +78,8 @@ bool HostChannel::drain(int from, const ChannelEvents& events) {
   if (room_made) notify(from);
   if (!status.ok()) {
     log(LogLevel::kError, "control channel: local rank {}: {}", from, status.message());
-    lose({rank, Loss::kDied, segment_->rank(position_)}, events);
+    const bool altered = status.code() == Code::kCorrupted;
+    lose({rank, altered ? Loss::kAltered : Loss::kDied, segment_->rank(position_)}, events);
   }
   return delivered;
 }

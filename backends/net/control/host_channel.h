@@ -21,8 +21,8 @@ namespace ronde::net {
 /// Exchanges frames between the ranks of one host. Threads: as ControlChannel.
 class HostChannel {
  public:
-  /// `rank`: this one, one of the segment's.
-  HostChannel(std::unique_ptr<HostSegment> segment, int rank);
+  /// `rank`: this one, one of the segment's. `checksums`: of what this one sends.
+  HostChannel(std::unique_ptr<HostSegment> segment, int rank, bool checksums = false);
   ~HostChannel();
   HostChannel(const HostChannel&) = delete;
   HostChannel& operator=(const HostChannel&) = delete;

@@ -3,24 +3,51 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <string_view>
 
+#include "core/base/bytes.h"
 #include "core/ports/control_channel.h"
 
 namespace ronde::net {
 namespace {
 
 constexpr std::size_t kRecordHeaderBytes = 8;
+constexpr std::size_t kCheckedHeaderBytes = 16;
 
 constexpr std::size_t padded(std::size_t bytes) noexcept {
   return (bytes + kRingAlign - 1) / kRingAlign * kRingAlign;
 }
 
-std::array<std::byte, kRecordHeaderBytes> header_of(std::size_t length) noexcept {
-  std::array<std::byte, kRecordHeaderBytes> header{};
-  const auto value = static_cast<std::uint32_t>(length);
-  std::memcpy(header.data(), &value, sizeof(value));
-  return header;
+/// Never 0: a frame without a checksum has that in its place.
+std::uint32_t checksum_of(std::uint32_t length) noexcept {
+  return static_cast<std::uint32_t>(hash64(std::as_bytes(std::span(&length, 1)))) | 1;
+}
+
+/// The header of a record. Its bytes count; the rest of the array does not.
+struct RecordHeader {
+  std::array<std::byte, kCheckedHeaderBytes> room{};
+  std::size_t size = kRecordHeaderBytes;
+
+  RecordHeader(std::span<const std::byte> frame, bool checks) noexcept {
+    std::array<std::uint32_t, 2> words{static_cast<std::uint32_t>(frame.size()), 0};
+    if (checks) {
+      size = kCheckedHeaderBytes;
+      words[1] = checksum_of(words[0]);
+      const std::uint64_t sum = hash64(frame);
+      std::memcpy(room.data() + kRecordHeaderBytes, &sum, sizeof(sum));
+    }
+    std::memcpy(room.data(), words.data(), sizeof(words));
+  }
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
+    return std::span(room).first(size);
+  }
+};
+
+Status changed_in_the_ring(std::string_view what) {
+  return {Code::kCorrupted,
+          fmt::format("{} changed in shared memory: its checksum is wrong", what)};
 }
 
 }  // namespace
@@ -43,20 +70,22 @@ void RingSender::publish(std::size_t bytes) noexcept {
 }
 
 void RingSender::write_frame(std::span<const std::byte> frame) noexcept {
-  write(0, header_of(frame.size()));
-  if (!frame.empty()) write(kRecordHeaderBytes, frame);
-  publish(kRecordHeaderBytes + padded(frame.size()));
+  const RecordHeader header(frame, checksums_);
+  write(0, header.bytes());
+  if (!frame.empty()) write(header.size, frame);
+  publish(header.size + padded(frame.size()));
 }
 
 bool RingSender::send(std::span<const std::byte> frame) {
-  if (queue_.empty() && kRecordHeaderBytes + padded(frame.size()) <= room()) {
+  const std::size_t most = checksums_ ? kCheckedHeaderBytes : kRecordHeaderBytes;
+  if (queue_.empty() && most + padded(frame.size()) <= room()) {
     write_frame(frame);
     return true;
   }
-  std::vector<std::byte> record(kRecordHeaderBytes + padded(frame.size()));
-  const auto header = header_of(frame.size());
-  std::copy(header.begin(), header.end(), record.begin());
-  std::copy(frame.begin(), frame.end(), record.begin() + kRecordHeaderBytes);
+  const RecordHeader header(frame, checksums_);
+  std::vector<std::byte> record(header.size + padded(frame.size()));
+  const auto rest = std::ranges::copy(header.bytes(), record.begin()).out;
+  std::ranges::copy(frame, rest);
   queue_.push_back(std::move(record));
   return flush();
 }
@@ -99,35 +128,54 @@ void RingReceiver::consume(std::size_t bytes) noexcept {
   header_.head.store(head_, std::memory_order_release);
 }
 
-void RingReceiver::continue_frame(std::size_t available, const OnFrame& on_frame) {
+/// Nobody acts on a frame that has changed.
+Status RingReceiver::deliver(std::span<const std::byte> frame, const OnFrame& on_frame) const {
+  if (checksum_ && hash64(frame) != *checksum_) return changed_in_the_ring("a frame");
+  on_frame(frame);
+  return {};
+}
+
+Status RingReceiver::continue_frame(std::size_t available, const OnFrame& on_frame) {
   const std::size_t piece = std::min(available, partial_.size() - partial_used_);
   copy_out(head_, std::span(partial_).subspan(partial_used_, piece));
   partial_used_ += piece;
   consume(piece);
-  if (partial_used_ < partial_.size()) return;
+  if (partial_used_ < partial_.size()) return {};
   assembling_ = false;
-  on_frame(std::span<const std::byte>(partial_).first(partial_size_));
+  return deliver(std::span<const std::byte>(partial_).first(partial_size_), on_frame);
 }
 
 Status RingReceiver::start_frame(std::size_t available, const OnFrame& on_frame, bool& progress) {
-  std::uint32_t length = 0;
-  copy_out(head_, std::as_writable_bytes(std::span(&length, 1)));
+  std::array<std::uint32_t, 2> words{};
+  copy_out(head_, std::as_writable_bytes(std::span(words)));
+  const bool checked = words[1] != 0;
+  const std::size_t header = checked ? kCheckedHeaderBytes : kRecordHeaderBytes;
+  progress = available >= header;
+  if (!progress) return {};
+  checksum_.reset();
+  if (checked) {
+    if (words[1] != checksum_of(words[0])) return changed_in_the_ring("the length of a frame");
+    copy_out(head_ + kRecordHeaderBytes,
+             std::as_writable_bytes(std::span(&checksum_.emplace(0), 1)));
+  }
+  const std::size_t length = words[0];
   if (length > kMaxFrameBytes) {
     return {Code::kInternal, fmt::format("a frame of {} bytes was announced", length)};
   }
-  const std::size_t whole = kRecordHeaderBytes + padded(length);
-  const std::size_t start = (head_ + kRecordHeaderBytes) & (data_.size() - 1);
+  const std::size_t whole = header + padded(length);
+  const std::size_t start = (head_ + header) & (data_.size() - 1);
   if (available >= whole && start + length <= data_.size()) {
-    on_frame(data_.subspan(start, length));  // in place; the room is given back afterwards
+    // In place; the room is given back afterwards.
+    RONDE_RETURN_IF_ERROR(deliver(data_.subspan(start, length), on_frame));
     consume(whole);
     return {};
   }
-  consume(kRecordHeaderBytes);
+  consume(header);
   partial_.resize(padded(length));
   partial_used_ = 0;
   partial_size_ = length;
   assembling_ = true;
-  continue_frame(available - kRecordHeaderBytes, on_frame);
+  RONDE_RETURN_IF_ERROR(continue_frame(available - header, on_frame));
   progress = !assembling_;
   return {};
 }
@@ -138,10 +186,7 @@ Status RingReceiver::step(std::uint64_t tail, const OnFrame& on_frame, bool& pro
     return {Code::kInternal, "a ring's positions are nonsense"};
   }
   progress = available > 0;
-  if (assembling_) {
-    continue_frame(available, on_frame);
-    return {};
-  }
+  if (assembling_) return continue_frame(available, on_frame);
   progress = available >= kRecordHeaderBytes;
   return progress ? start_frame(available, on_frame, progress) : Status();
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,15 +22,16 @@ struct RingHeader {
 };
 
 /// A frame is an 8-byte header (length, zero) and its bytes, padded to 8, so frames start
-/// aligned. It may lie in the ring in pieces, so a frame may exceed the ring.
+/// aligned. It may lie in the ring in pieces, so a frame may exceed the ring. With checksums the
+/// header has 16 bytes: the length, its checksum in place of the zero, and that of the bytes.
 inline constexpr std::size_t kRingAlign = 8;
 
 /// The sending end. Threads: one at a time.
 class RingSender {
  public:
   /// `data` has a power of two of bytes, and outlives this.
-  RingSender(RingHeader& header, std::span<std::byte> data) noexcept
-      : header_(header), data_(data) {}
+  RingSender(RingHeader& header, std::span<std::byte> data, bool checksums = false) noexcept
+      : header_(header), data_(data), checksums_(checksums) {}
 
   /// Writes the frame, or queues what does not fit. True where anything was published.
   bool send(std::span<const std::byte> frame);
@@ -49,6 +51,7 @@ class RingSender {
 
   RingHeader& header_;
   std::span<std::byte> data_;
+  bool checksums_;
   std::uint64_t tail_ = 0;
   std::deque<std::vector<std::byte>> queue_;  // whole records; the first from front_done_ on
   std::size_t front_done_ = 0;
@@ -63,13 +66,15 @@ class RingReceiver {
       : header_(header), data_(data) {}
 
   /// Delivers all whole frames that are there. `room_made` is set where the sender waits for room.
-  /// Errors: kInternal where the ring holds nonsense; it must not be drained again.
+  /// Errors: kInternal where the ring holds nonsense, and kCorrupted where a checksum is wrong; it
+  /// must not be drained again.
   Status drain(const OnFrame& on_frame, bool& room_made);
 
  private:
   Status step(std::uint64_t tail, const OnFrame& on_frame, bool& progress);
   Status start_frame(std::size_t available, const OnFrame& on_frame, bool& progress);
-  void continue_frame(std::size_t available, const OnFrame& on_frame);
+  Status continue_frame(std::size_t available, const OnFrame& on_frame);
+  Status deliver(std::span<const std::byte> frame, const OnFrame& on_frame) const;
   void copy_out(std::uint64_t position, std::span<std::byte> out) const noexcept;
   void consume(std::size_t bytes) noexcept;
 
@@ -80,6 +85,7 @@ class RingReceiver {
   std::size_t partial_used_ = 0;    // padded bytes received so far
   std::size_t partial_size_ = 0;    // the frame's length
   bool assembling_ = false;
+  std::optional<std::uint64_t> checksum_;  // of the frame
 };
 
 }  // namespace ronde::net

@@ -39,6 +39,10 @@ Status Members::judge(int rank, const Status& error, std::size_t interface) cons
   if (error.code() == Code::kInternal) {
     return {error.code(), fmt::format("rank {} of the group {}", rank, error.message())};
   }
+  if (error.code() == Code::kCorrupted) {
+    return {error.code(), fmt::format("the connection of {} with {}{} {}", name_of(who(rank_)),
+                                      name_of(who(rank)), over(interface), error.message())};
+  }
   const bool refused = error.code() == Code::kInvalidArgument;
   return gone(rank, fmt::format("is {}: its connection{} {}", refused ? "cut off" : "gone",
                                 over(interface), error.message()));

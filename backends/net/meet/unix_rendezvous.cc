@@ -33,7 +33,8 @@ Result<LocalJob> host(UnixRendezvousArgs& args) {
   RONDE_ASSIGN_OR_RETURN(const FileDescriptor memory,
                          HostSegment::make_memory(args.ranks.size(), args.identity.size));
   RONDE_ASSIGN_OR_RETURN(auto segment, HostSegment::map(memory, args.ranks, args.identity.size));
-  job.channel = std::make_unique<HostChannel>(std::move(segment), args.identity.rank);
+  job.channel = std::make_unique<HostChannel>(std::move(segment), args.identity.rank,
+                                              args.identity.checksums);
   RONDE_RETURN_IF_ERROR(job.channel->watch().start());
   const RendezvousPlace place = place_of_root(std::span(args.ranks).subspan(1));
   TreeResult met =
@@ -59,7 +60,8 @@ Result<LocalJob> visit(UnixRendezvousArgs& args) {
     const WaitLimit limit(now() + args.timeout, args.cancel);
     RONDE_ASSIGN_OR_RETURN(const FileDescriptor memory, recv_descriptor(host.fd(), limit));
     RONDE_ASSIGN_OR_RETURN(auto segment, HostSegment::map(memory, args.ranks, args.identity.size));
-    job.channel = std::make_unique<HostChannel>(std::move(segment), args.identity.rank);
+    job.channel = std::make_unique<HostChannel>(std::move(segment), args.identity.rank,
+                                                args.identity.checksums);
     return job.channel->watch().start();
   };
   const RendezvousPlace place;

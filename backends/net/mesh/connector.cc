@@ -367,7 +367,8 @@ ConnectorEvent Connector::admit(Pending& pending) {
   event.rank = pending.handshake.peer_rank();
   event.dialed = pending.dial.has_value();
   set_events(events_, EPOLL_CTL_DEL, pending.socket.get(), 0);
-  event.stream = Stream(std::move(pending.socket), pending.handshake.take_tls());
+  event.stream = Stream(std::move(pending.socket), pending.handshake.take_tls(),
+                        pending.handshake.agreed_on_checksums());
   event.peer = pending.handshake.peer();
   event.identity = pending.handshake.identity();
   return event;

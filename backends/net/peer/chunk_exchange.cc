@@ -1,5 +1,6 @@
 #include "backends/net/peer/chunk_exchange.h"
 
+#include <fmt/format.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -13,6 +14,8 @@
 #include <span>
 #include <utility>
 
+#include "core/base/bytes.h"
+
 namespace ronde::net {
 
 namespace {
@@ -23,12 +26,27 @@ iovec piece_of(std::span<const std::byte> bytes) noexcept {
   return {const_cast<std::byte*>(bytes.data()), bytes.size()};
 }
 
-bool is_chunk(const ChunkHeader& header, bool heals) noexcept {
-  if (has_message(header.kind)) return !heals || header.length <= kMaxChunkBytes;
+/// `whole`: it may be a whole message.
+bool is_chunk(const ChunkHeader& header, bool whole) noexcept {
+  if (has_message(header.kind)) return whole || header.length <= kMaxChunkBytes;
   return header.kind >= FrameKind::kBegin && header.kind <= FrameKind::kClose && header.length == 0;
 }
 
 Status no_chunk() { return {Code::kInternal, "sent what is no chunk"}; }
+
+/// The last bytes of a header: its own checksum, of all before.
+constexpr std::size_t kHeadChecksumBytes = sizeof(std::uint64_t);
+constexpr auto sealed_part(std::span<const std::byte> head) noexcept {
+  return head.first(kChunkHeaderBytes - kHeadChecksumBytes);
+}
+/// The checksums of a header: of its chunk's bytes, and its own.
+std::array<std::uint64_t, 2> checksums_in(std::span<const std::byte> head) noexcept {
+  std::array<std::uint64_t, 2> sums{};
+  static_assert(sizeof(sums) == kChunkChecksumsBytes);
+  std::ranges::copy(head.subspan(kChunkHeaderBytes - sizeof(sums), sizeof(sums)),
+                    std::as_writable_bytes(std::span(sums)).begin());
+  return sums;
+}
 
 }  // namespace
 
@@ -38,10 +56,22 @@ void ChunkStream::begin(const ChunkHeader& header, std::span<const std::byte> by
                                  .number = header.sequence,
                                  .length = head_bytes() - kFrameHeadBytes + header.length});
   const auto fields = std::ranges::copy(head, head_out_.begin()).out;
-  if (heals_) std::ranges::copy(encode_wire(header), fields);
+  if (heals_ || checks_) std::ranges::copy(encode_wire(header), fields);
+  if (checks_) seal(bytes);
   body_out_ = bytes;
   written_ = 0;
   writing_ = true;
+}
+
+/// Puts the checksums into the header that goes out.
+void ChunkStream::seal(std::span<const std::byte> bytes) noexcept {
+  const auto head = std::span(head_out_);
+  const auto sums = head.last<kChunkChecksumsBytes>();
+  const auto put = [](std::span<std::byte> where, std::uint64_t sum) {
+    std::ranges::copy(std::as_bytes(std::span(&sum, 1)), where.begin());
+  };
+  put(sums, hash64(bytes));
+  put(sums.last<kHeadChecksumBytes>(), hash64(sealed_part(head)));
 }
 
 Result<Written> ChunkStream::write() {
@@ -53,8 +83,7 @@ Result<Written> ChunkStream::write() {
 
 std::span<std::byte> ChunkStream::rest_of_body() noexcept {
   if (state_ != State::kBody) return {};
-  const std::span<std::byte> body = holds_ ? std::span(held_) : place_;
-  return body.first(in_.length).subspan(body_got_);
+  return body().subspan(body_got_);
 }
 
 /// Reads the rest of the body, and ahead what follows. Only the beginning of a head may be there.
@@ -79,10 +108,7 @@ Result<std::size_t> ChunkStream::receive(bool& dry) {
 Result<ChunkStream::Step> ChunkStream::read(bool& dry) {
   while (true) {
     if (state_ == State::kJudged) return Step::kHeader;
-    if (state_ == State::kBody && body_got_ == in_.length) {
-      state_ = State::kHead;
-      return Step::kChunk;
-    }
+    if (state_ == State::kBody && body_got_ == in_.length) return end_of_body();
     if (state_ == State::kHead && ahead().size() >= head_bytes()) return end_of_head();
     if (dry) return Step::kNothing;
     RONDE_ASSIGN_OR_RETURN(const std::size_t got, receive(dry));
@@ -91,10 +117,23 @@ Result<ChunkStream::Step> ChunkStream::read(bool& dry) {
   }
 }
 
+Result<ChunkStream::Step> ChunkStream::end_of_body() {
+  state_ = State::kHead;
+  if (!checks_ || torn_ || hash64(body()) == in_.checksum) return Step::kChunk;
+  return Status(Code::kCorrupted,
+                fmt::format("brought wrong data: {} bytes from byte {} of a message of {} on have "
+                            "another checksum than was sent",
+                            in_.length, in_.offset, in_.total));
+}
+
 Result<ChunkStream::Step> ChunkStream::end_of_head() {
   const FrameHead head = decode_head(ahead());
   in_ = {.message = head.number, .total = head.length};
-  if (heals_) {
+  const auto [of_body, of_head] = checks_ ? checksums_in(ahead()) : std::array<std::uint64_t, 2>{};
+  if (checks_ && hash64(sealed_part(ahead())) != of_head) {
+    return Status(Code::kCorrupted, "brought a header with a wrong checksum");
+  }
+  if (heals_ || checks_) {
     const auto fields = ahead().subspan(kFrameHeadBytes, kChunkFieldsBytes);
     RONDE_ASSIGN_OR_RETURN(in_, decode_wire<ChunkHeader>(fields, "chunk"));
   }
@@ -102,7 +141,8 @@ Result<ChunkStream::Step> ChunkStream::end_of_head() {
   in_.kind = head.kind;
   in_.sequence = head.number;
   in_.length = head.length - (head_bytes() - kFrameHeadBytes);
-  if (!is_chunk(in_, heals_)) return no_chunk();
+  in_.checksum = of_body;
+  if (!is_chunk(in_, !heals_ && !checks_)) return no_chunk();
   state_ = State::kJudged;
   return Step::kHeader;
 }
@@ -111,6 +151,7 @@ void ChunkStream::place(std::span<std::byte> place) {
   if (!awaits_place()) return;
   state_ = State::kBody;
   body_got_ = 0;
+  torn_ = false;
   place_ = place;
   holds_ = place.empty();
   if (holds_ && held_.size() < in_.length) held_.resize(in_.length);
@@ -123,6 +164,7 @@ void ChunkStream::place(std::span<std::byte> place) {
 void ChunkStream::drop_place() {
   if (state_ != State::kBody || holds_) return;
   holds_ = true;
+  torn_ = true;
   if (held_.size() < in_.length) held_.resize(in_.length);
 }
 
@@ -164,7 +206,8 @@ ChunkExchange::ChunkExchange(GreetedConnection connection, const ConnectionArgs&
 }
 
 int ChunkExchange::turns() const noexcept {
-  return args_.windows.heals() ? kTurnChunks : kTurnMessages;
+  const bool cut = args_.windows.heals() || chunks_.most_bytes() != kWholeMessage;
+  return cut ? kTurnChunks : kTurnMessages;
 }
 
 Status ChunkExchange::send(bool takes, bool& more) {
@@ -196,7 +239,7 @@ bool ChunkExchange::begin_next(bool takes) {
   OutgoingChunk next;  // an acknowledgement
   const bool has_word = !words_.empty();
   const auto chunk = takes && !has_word && !heartbeat_ && may_take()
-                         ? windows.sends.take(args_.interface)
+                         ? windows.sends.take(args_.interface, chunks_.most_bytes())
                          : std::optional<OutgoingChunk>();
   if (!chunk && !has_word && !acknowledges()) return false;
   if (chunk) next = *chunk;

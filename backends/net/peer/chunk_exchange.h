@@ -25,13 +25,19 @@ namespace ronde::net {
 // Chunks on one connection.
 
 /// Writes and reads chunks. No call blocks. Threads: one.
-/// Errors of write and read: as Stream; kInternal where the peer sent what is no chunk.
+/// Errors of write and read: as Stream; kInternal where the peer sent what is no chunk; kCorrupted
+/// where a checksum is wrong, before the chunk or its header counts.
 class ChunkStream {
  public:
   /// `heals`: headers tell what has arrived. Else they are heads of frames alone.
-  ChunkStream(Stream stream, bool heals) noexcept : stream_(std::move(stream)), heals_(heals) {}
+  ChunkStream(Stream stream, bool heals) noexcept
+      : stream_(std::move(stream)), heals_(heals), checks_(stream_.has_checksums()) {}
 
   [[nodiscard]] int fd() const noexcept { return stream_.fd(); }
+  /// The bytes of a chunk with a window of 0. Those of a checksum are in the cache when it is made.
+  [[nodiscard]] std::size_t most_bytes() const noexcept {
+    return checks_ ? kMaxChunkBytes : kWholeMessage;
+  }
 
   /// Begins a chunk; the one before is written. `bytes` stay as they are until this one is.
   void begin(const ChunkHeader& header, std::span<const std::byte> bytes);
@@ -77,18 +83,25 @@ class ChunkStream {
   enum class State : std::uint8_t { kHead, kJudged, kBody };
 
   [[nodiscard]] std::size_t head_bytes() const noexcept {
-    return heals_ ? kChunkHeaderBytes : kFrameHeadBytes;
+    if (checks_) return kChunkHeaderBytes;
+    return heals_ ? kChunkHeaderBytes - kChunkChecksumsBytes : kFrameHeadBytes;
+  }
+  [[nodiscard]] std::span<std::byte> body() noexcept {
+    return (holds_ ? std::span(held_) : place_).first(in_.length);
   }
   /// The bytes that were read and not used yet.
   [[nodiscard]] std::span<const std::byte> ahead() const noexcept {
     return std::span(ahead_).subspan(ahead_used_, ahead_end_ - ahead_used_);
   }
+  void seal(std::span<const std::byte> bytes) noexcept;
   Result<std::size_t> receive(bool& dry);
   Result<Step> end_of_head();
+  Result<Step> end_of_body();
   std::span<std::byte> rest_of_body() noexcept;
 
   Stream stream_;
   bool heals_;
+  bool checks_;
   // The chunk on its way out.
   bool writing_ = false;
   ChunkHeader out_;
@@ -105,6 +118,7 @@ class ChunkStream {
   std::span<std::byte> place_;
   std::vector<std::byte> held_;
   bool holds_ = false;
+  bool torn_ = false;  // only the rest of the chunk is held: another connection has brought it
   std::size_t body_got_ = 0;
 };
 

@@ -15,6 +15,8 @@ constexpr std::chrono::seconds kAskingLimit{2};
 /// A request that lasts so long was not made before the connection that is there.
 constexpr std::chrono::milliseconds kRequestLasts{200};
 constexpr int kRefusals = 3;
+/// A path that spoils the same chunk so often is not worth another try.
+constexpr int kCorruptions = 10;
 constexpr std::chrono::milliseconds kRefusalTime{300};
 
 }  // namespace
@@ -99,10 +101,20 @@ Status Connection::receive(bool tends, bool& more) {
 Status Connection::judge(const Status& error) {
   if (error.ok() || !is_outage(error.code())) return error;
   const bool rests = exchange_->may_be_closed();
-  if (!rests && !heals()) return error;
+  const bool corrupted = error.code() == Code::kCorrupted;
+  if ((!rests || corrupted) && (!heals() || (corrupted && !is_worth_another_try()))) return error;
   drop_connection();
-  if (!args_.windows.receives.peer_left() && !rests) begin_outage(now(), error.message());
+  if (!args_.windows.receives.peer_left() && !rests) {
+    begin_outage({.began = now(), .reason = error.message(), .corrupted = corrupted});
+  }
   return {};
+}
+
+/// Something has arrived since a checksum was wrong, or that was not often.
+bool Connection::is_worth_another_try() noexcept {
+  const std::uint64_t received = args_.windows.receives.received_below();
+  if (std::exchange(received_before_, received) != received) corruptions_ = 0;
+  return ++corruptions_ < kCorruptions;
 }
 
 /// Uses the next new connection whose greeting is there, if there is one.
@@ -171,7 +183,7 @@ void Connection::look(TimePoint time) {
   look_at_new(time);
   if (!exchange_) return;
   const Duration silence = exchange_->look(time);
-  if (exchange_->is_silent()) begin_outage(time - silence, "fell silent");
+  if (exchange_->is_silent()) begin_outage({.began = time - silence, .reason = "fell silent"});
   if (works()) outages_.end(now());
 }
 
@@ -187,12 +199,12 @@ void Connection::look_at_new(TimePoint time) {
   if (!args_.dials && time > since + kAskingLimit) asking_.reset();
   if (!args_.dials || !was_connected() || time < since + kRequestLasts) return;
   asked_ = true;
-  begin_outage(since, "broke on the other side");
+  begin_outage({.began = since, .reason = "broke on the other side"});
 }
 
-void Connection::begin_outage(TimePoint since, std::string reason) {
+void Connection::begin_outage(LinkOutage outage) {
   if (outages_.lasting() || !was_connected()) return;
-  outages_.begin(since, std::move(reason));
+  outages_.begin(std::move(outage));
   if (args_.shares) args_.windows.sends.lose(args_.interface);
 }
 

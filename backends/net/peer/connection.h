@@ -88,7 +88,8 @@ class Connection {
   /// Moves what the connections take and give now; `more`: more may move without a poll(). `tends`:
   /// reads a connection that carries nothing too. One that heals and breaks is an outage, no error.
   /// Errors: kInvalidArgument where encrypted bytes were changed; kInternal where the peer sent
-  /// another length than was expected, or what cannot be; as Stream without a window.
+  /// another length than was expected, or what cannot be; kCorrupted where checksums are wrong
+  /// again and again; as Stream and ChunkStream without a window.
   Status progress(bool& more, bool tends = false);
   /// The sending half of it alone.
   Status progress_sends(bool& more);
@@ -180,7 +181,8 @@ class Connection {
   Status receive(bool tends, bool& more);
   Status read_to_the_end(const Status& broken);
   Status judge(const Status& error);
-  void begin_outage(TimePoint since, std::string reason);
+  [[nodiscard]] bool is_worth_another_try() noexcept;
+  void begin_outage(LinkOutage outage);
 
   const ConnectionArgs args_;
   std::optional<ChunkExchange> exchange_;  // over the connection in use
@@ -191,6 +193,8 @@ class Connection {
   std::uint64_t last_dialed_ = 0;  // attempt
   int refusals_ = 0;               // in a row: connections that were closed before a greeting
   TimePoint refused_since_;
+  int corruptions_ = 0;  // in a row
+  std::uint64_t received_before_ = 0;
   OutageLog outages_;
 };
 

@@ -18,7 +18,7 @@ bool SendWindow::can_cut() const noexcept {
 
 bool SendWindow::has_waiting() const noexcept { return !lost_.empty() || can_cut(); }
 
-std::optional<OutgoingChunk> SendWindow::take(std::size_t connection) {
+std::optional<OutgoingChunk> SendWindow::take(std::size_t connection, std::size_t most) {
   if (!lost_.empty()) {
     Kept& again = kept(*lost_.begin());
     lost_.erase(lost_.begin());
@@ -26,21 +26,21 @@ std::optional<OutgoingChunk> SendWindow::take(std::size_t connection) {
     return again.chunk;
   }
   if (!can_cut()) return std::nullopt;
-  const OutgoingChunk chunk = cut();
+  const OutgoingChunk chunk = cut(most);
   if (keeps()) kept_.push_back({.chunk = chunk, .connection = connection});
   return chunk;
 }
 
-OutgoingChunk SendWindow::cut() {
-  if (!messages_.empty()) return cut_message();
+OutgoingChunk SendWindow::cut(std::size_t most) {
+  if (!messages_.empty()) return cut_message(most);
   goodbye_cut_ = true;
   return {.header = {.kind = *goodbye_, .sequence = next_++}, .bytes = {}};
 }
 
-OutgoingChunk SendWindow::cut_message() {
+OutgoingChunk SendWindow::cut_message(std::size_t most) {
   Posted& front = messages_.front();
   const auto rest = front.data.subspan(front.cut);
-  const auto held = keeps() ? copy_of(rest) : rest;
+  const auto held = keeps() ? copy_of(rest) : rest.first(std::min(rest.size(), most));
   const ChunkHeader header{.kind = front.kind,
                            .length = held.size(),
                            .sequence = next_++,
@@ -49,7 +49,7 @@ OutgoingChunk SendWindow::cut_message() {
                            .total = front.data.size()};
   front.cut += held.size();
   if (front.cut == front.data.size()) {
-    if (keeps()) ends_.push_back(header.sequence);
+    ends_.push_back(header.sequence);
     messages_.pop_front();
     ++cut_;
   }
@@ -81,9 +81,7 @@ void SendWindow::drop_front() {
 }
 
 void SendWindow::written(std::uint64_t sequence) {
-  if (!keeps()) sent_ = sequence + 1;
-  if (sequence < first()) return;
-  kept(sequence).written = true;
+  if (sequence >= first()) kept(sequence).written = true;
   note_sent();
 }
 

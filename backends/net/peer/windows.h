@@ -4,8 +4,9 @@
 // message they belong to. The receiver drops a number that it has, and a message is whole only with
 // all its bytes. So chunks may come again, over any connection and in any order.
 //
-// With a window of 0, a chunk is a whole message. It goes once and in order from the posted send to
-// the posted receive: nothing is copied, kept or acknowledged.
+// With a window of 0, a chunk is a whole message, or a part where the connection has checksums. It
+// goes once and in order from the posted send to the posted receive: nothing is copied, kept or
+// acknowledged.
 #pragma once
 
 #include <array>
@@ -38,18 +39,24 @@ struct ChunkHeader {
   std::uint64_t total = 0;      ///< Bytes of the message.
   std::uint64_t received = 0;   ///< The sender has all chunks of the peer below this number.
   std::uint64_t delivered = 0;  ///< It has put all below this one into posted receives.
+  std::uint64_t checksum = 0;   ///< Of the bytes, where the connection has checksums.
 
   static void fields(auto& wire, auto& self) {
     wire(self.message, self.offset, self.total, self.received, self.delivered);
   }
 };
 inline constexpr std::size_t kChunkFieldsBytes = 40;
-inline constexpr std::size_t kChunkHeaderBytes = kFrameHeadBytes + kChunkFieldsBytes;
+/// The checksum of the chunk's bytes, and one of all before it in the header.
+inline constexpr std::size_t kChunkChecksumsBytes = 16;
+inline constexpr std::size_t kChunkHeaderBytes =
+    kFrameHeadBytes + kChunkFieldsBytes + kChunkChecksumsBytes;
 
 using ChunkHeaderBytes = std::array<std::byte, kChunkHeaderBytes>;
 
 /// The cost of one chunk in a window, beside its bytes: many small messages have a bound too.
 inline constexpr std::size_t kChunkCost = 64;
+
+inline constexpr std::size_t kWholeMessage = ~std::size_t{0};
 
 // The sending half: cuts messages into chunks and keeps each until the peer has delivered it.
 
@@ -86,8 +93,8 @@ class SendWindow {
   }
 
   /// The next chunk: first those that were lost. Nothing where there is none, or where the window
-  /// is full. `connection`: the connection that takes it.
-  std::optional<OutgoingChunk> take(std::size_t connection = 0);
+  /// is full. `connection`: the connection that takes it. `most`: with a window of 0, its bytes.
+  std::optional<OutgoingChunk> take(std::size_t connection = 0, std::size_t most = kWholeMessage);
   /// The chunk went into its connection.
   void written(std::uint64_t sequence);
   /// The connection ended: all chunks that it took and the peer lacks are to be sent again.
@@ -115,8 +122,8 @@ class SendWindow {
   }
   [[nodiscard]] std::uint64_t first() const noexcept { return next_ - kept_.size(); }
   Kept& kept(std::uint64_t sequence) { return kept_[sequence - first()]; }
-  OutgoingChunk cut();
-  OutgoingChunk cut_message();
+  OutgoingChunk cut(std::size_t most);
+  OutgoingChunk cut_message(std::size_t most);
   std::span<const std::byte> copy_of(std::span<const std::byte> bytes);
   std::span<std::byte> room(std::size_t most);
   void drop_front();

@@ -22,6 +22,17 @@ class Combiner {
         element_(size_of(work.reduction.dtype)),
         streaming_(streaming) {}
 
+  /// Compares the checksums of a part of the slots of `step`, which reduce() reads then. `own`:
+  /// this rank's too.
+  void check(Step step, std::size_t index, std::size_t offset, std::size_t bytes, PlaceInWork place,
+             bool own) const {
+    for (int r = 0; with_.checks != nullptr && r < with_.steps.ranks(); ++r) {
+      if (r == with_.steps.rank() && !own) continue;
+      read_part(with_, {r, step, index}, with_.steps.slot(r, step) + offset, bytes, place,
+                [](const std::byte*, std::size_t) {});
+    }
+  }
+
   /// Reduces the bytes at `offset` of the other ranks' slots of `step`, and this rank's input
   /// `mine`, to `out`. `out` may be one of the inputs.
   void reduce(Step step, std::size_t offset, const std::byte* mine, std::byte* out,

@@ -147,7 +147,7 @@ bool favours_kernel(const Context& with, std::size_t bytes) {
 bool goes_direct(const Context& with, std::size_t bytes, std::size_t count) {
   const std::size_t room = with.steps.slot_bytes() / sizeof(Address);
   const bool enough = bytes >= kDirectBytes || with.reach.always;
-  return enough && with.reach.any() && count + 1 < room;
+  return enough && with.reach.any() && count + 1 < room && with.checks == nullptr;
 }
 
 Result<bool> direct_gather(const Context& with, const Work& work, const Copier& copier,

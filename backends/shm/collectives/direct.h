@@ -20,6 +20,7 @@ namespace ronde::shm {
 struct Reach {
   bool by_kernel = false;                          ///< process_vm_readv works between all,
   bool kernel_pays = false;                        ///< and is about as fast as memcpy.
+  bool checks = false;                             ///< All data has checksums: it is staged.
   bool always = false;                             ///< Small tensors too; for tests.
   std::vector<pid_t> pids;                         ///< By rank.
   std::vector<std::shared_ptr<ArenaView>> arenas;  ///< By rank, this one's too; empty: none.
@@ -86,6 +87,7 @@ class Transfer {
 bool favours_kernel(const Context& with, std::size_t bytes);
 
 /// True if a collective of `count` segments and this size takes this path where it is possible.
+/// With checksums none does: its readers would have none to compare.
 bool goes_direct(const Context& with, std::size_t bytes, std::size_t count);
 
 /// One step of all ranks: with nothing in it but what the watch has found.

@@ -191,11 +191,15 @@ class Exchange {
     for (std::size_t r = 0; r < ranks_; ++r) {
       const std::size_t bytes = size(sends_, r, k);
       if (r == me_ || bytes == 0) continue;
-      if (segment_.in == nullptr) {
-        std::memset(slot + r * slice_, 0, bytes);
-      } else {
-        copier_.stage(segment_.in + sends_[r] + start(k), slot + r * slice_, bytes);
-      }
+      const std::byte* from = segment_.in == nullptr ? nullptr : segment_.in + sends_[r] + start(k);
+      write_part(with_, r, slot + r * slice_, bytes, [&](std::size_t size, std::byte* to) {
+        if (from == nullptr) {
+          std::memset(to, 0, size);
+        } else {
+          copier_.stage(from, to, size);
+          from += size;
+        }
+      });
     }
   }
 
@@ -203,8 +207,13 @@ class Exchange {
     for (std::size_t r = 0; r < ranks_; ++r) {
       const std::size_t bytes = size(receives_, r, k);
       if (r == me_ || bytes == 0 || segment_.out == nullptr) continue;
-      const std::byte* slot = with_.steps.slot(static_cast<int>(r), step);
-      copier_.write(slot + me_ * slice_, segment_.out + receives_[r] + start(k), bytes);
+      const int sender = static_cast<int>(r);
+      std::byte* to = segment_.out + receives_[r] + start(k);
+      read_part(with_, {sender, step, me_}, with_.steps.slot(sender, step) + me_ * slice_, bytes,
+                {0, receives_[r] + start(k)}, [&](const std::byte* from, std::size_t size) {
+                  copier_.write(from, to, size);
+                  to += size;
+                });
     }
   }
 
@@ -268,11 +277,16 @@ Status broadcast(const Context& with, const Work& work) {
   }
   Cursor cursor(work.segments);
   const auto write = [&](std::size_t, std::byte* slot) {
-    if (root) copier.copy_through(cursor, slices.size, slot);
+    if (!root) return Status();
+    write_part(with, 0, slot, slices.size,
+               [&](std::size_t bytes, std::byte* to) { copier.copy_through(cursor, bytes, to); });
     return Status();
   };
   const auto read = [&](std::size_t, Step step) {
-    if (!root) copier.copy_out(with.steps.slot(work.root, step), slices.size, cursor);
+    if (root) return;
+    read_part(
+        with, {work.root, step, 0}, with.steps.slot(work.root, step), slices.size, place_of(cursor),
+        [&](const std::byte* from, std::size_t bytes) { copier.copy_out(from, bytes, cursor); });
   };
   return stream(with, slices.count, root ? kNobody : work.root, write, read);
 }
@@ -292,15 +306,20 @@ Status gather_chunks(const Context& with, const Work& work) {
     if (done) return {};
   }
   const auto write = [&](std::size_t, std::byte* slot) {
-    copier.copy_through(with.scratch.cursors[me], slices.size, slot);
+    write_part(with, 0, slot, slices.size, [&](std::size_t bytes, std::byte* to) {
+      copier.copy_through(with.scratch.cursors[me], bytes, to);
+    });
     return Status();
   };
   const auto read = [&](std::size_t, Step step) {
     if (!reads) return;
     for (std::size_t r = 0; r < with.scratch.cursors.size(); ++r) {
       if (r == me) continue;
-      const std::byte* slot = with.steps.slot(static_cast<int>(r), step);
-      copier.copy_out(slot, slices.size, with.scratch.cursors[r]);
+      const int from = static_cast<int>(r);
+      Cursor& cursor = with.scratch.cursors[r];
+      read_part(
+          with, {from, step, 0}, with.steps.slot(from, step), slices.size, place_of(cursor),
+          [&](const std::byte* at, std::size_t bytes) { copier.copy_out(at, bytes, cursor); });
     }
   };
   return stream(with, slices.count, reads ? kEverybody : kNobody, write, read);
@@ -317,14 +336,21 @@ Status scatter(const Context& with, const Work& work) {
   const Copier copier(streams(with, total_bytes(work)));
   const auto write = [&](std::size_t, std::byte* slot) {
     for (std::size_t r = 0; root && r < ranks; ++r) {
-      if (r != me) copier.copy_in(with.scratch.cursors[r], slices.size, slot + r * slices.size);
+      if (r == me) continue;
+      write_part(with, r, slot + r * slices.size, slices.size,
+                 [&](std::size_t bytes, std::byte* to) {
+                   copier.copy_in(with.scratch.cursors[r], bytes, to);
+                 });
     }
     return Status();
   };
   const auto read = [&](std::size_t, Step step) {
     if (root) return;
-    const std::byte* slot = with.steps.slot(work.root, step);
-    copier.copy_out(slot + me * slices.size, slices.size, with.scratch.cursors[me]);
+    Cursor& cursor = with.scratch.cursors[me];
+    read_part(with, {work.root, step, me}, with.steps.slot(work.root, step) + me * slices.size,
+              slices.size, place_of(cursor), [&](const std::byte* from, std::size_t bytes) {
+                copier.copy_out(from, bytes, cursor);
+              });
   };
   RONDE_RETURN_IF_ERROR(stream(with, slices.count, root ? kNobody : work.root, write, read));
   if (root) move_own_chunk(with.scratch.chunks[me]);

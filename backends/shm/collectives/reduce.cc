@@ -31,12 +31,14 @@ Status one_shot(const Context& with, const Work& work, bool deliver) {
   Cursor in(work.segments);
   Cursor out(work.segments);
   const auto write = [&](std::size_t, std::byte* slot) {
-    copier.copy_in(in, slices.size, slot);
+    write_part(with, 0, slot, slices.size,
+               [&](std::size_t bytes, std::byte* to) { copier.copy_in(in, bytes, to); });
     return Status();
   };
   const auto read = [&](std::size_t, Step step) {
     if (!deliver) return;
     std::size_t offset = 0;
+    combiner.check(step, 0, offset, slices.size, place_of(out), /*own=*/true);
     out.take(slices.size, [&](const Segment& piece) {
       const std::byte* const mine = with.steps.slot(with.steps.rank(), step) + offset;
       if (piece.out != nullptr) {
@@ -94,12 +96,18 @@ Status staged_reduce_scatter(const Context& with, const Work& work) {
   const Combiner combiner(with, work, streams(with, total_bytes(work)));
   const auto write = [&](std::size_t, std::byte* slot) {
     for (std::size_t r = 0; r < ranks; ++r) {
-      if (r != me) copier.copy_in(with.scratch.cursors[r], slices.size, slot + r * slices.size);
+      if (r == me) continue;
+      write_part(with, r, slot + r * slices.size, slices.size,
+                 [&](std::size_t bytes, std::byte* to) {
+                   copier.copy_in(with.scratch.cursors[r], bytes, to);
+                 });
     }
     return Status();
   };
   const auto read = [&](std::size_t, Step step) {
     std::size_t offset = me * slices.size;
+    combiner.check(step, me, offset, slices.size, place_of(with.scratch.cursors[me]),
+                   /*own=*/false);
     with.scratch.cursors[me].take(slices.size, [&](const Segment& piece) {
       std::byte* zeros = with.steps.slot(with.steps.rank(), step) + offset;
       if (piece.in == nullptr) std::memset(zeros, 0, piece.bytes);

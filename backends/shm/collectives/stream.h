@@ -9,6 +9,7 @@
 
 #include "backends/shm/collectives/cursor.h"
 #include "backends/shm/memory/memory.h"
+#include "backends/shm/memory/slot_checks.h"
 #include "backends/shm/memory/steps.h"
 #include "core/ports/backend.h"
 #include "core/ports/phases.h"
@@ -39,7 +40,45 @@ struct Context {
   const Stop& stop;
   PhaseObserver* phases = nullptr;  ///< As Work::phases.
   ValueWatch* watch = nullptr;      ///< As Work::watch.
+  SlotChecks* checks = nullptr;     ///< Null: slots have no checksums.
 };
+
+inline PlaceInWork place_of(const Cursor& cursor) noexcept {
+  return {cursor.segment(), cursor.within()};
+}
+
+/// Fills a part of this rank's slot of the current step: `copy(bytes, to)` puts its next bytes
+/// there.
+template <typename Copy>
+void write_part(const Context& with, std::size_t index, std::byte* to, std::size_t bytes,
+                Copy copy) {
+  if (with.checks == nullptr) return copy(bytes, to);
+  Checksum sum;
+  for_each_block(bytes, [&](std::size_t at, std::size_t size) {
+    copy(size, to + at);
+    sum.add({to + at, size});
+  });
+  with.checks->seal(with.steps.current(), index, sum);
+}
+
+/// Reads a part from `from` on: `use(from, bytes)` takes its next bytes. `place`: where they belong
+/// in the work.
+template <typename Use>
+void read_part(const Context& with, const SlotPart& part, const std::byte* from, std::size_t bytes,
+               PlaceInWork place, Use use) {
+  if (with.checks == nullptr) return use(from, bytes);
+  Checksum sum;
+  for_each_block(bytes, [&](std::size_t at, std::size_t size) {
+    sum.add({from + at, size});
+    use(from + at, size);
+  });
+  with.checks->compare(part, sum, bytes, place);
+}
+
+/// Ok, or the error of a part that had changed.
+inline Status checked(const Context& with) {
+  return with.checks == nullptr ? Status() : with.checks->found();
+}
 
 /// Tells the others in the current step if this rank has found an odd result.
 inline void note_odd(const Context& with, bool found) noexcept {
@@ -121,6 +160,7 @@ Status stream(const Context& with, PhaseSteps& told, std::size_t count, int sour
     }
     const Phase reading(told.detail(), "deliver");
     read(k - 1, before);
+    RONDE_RETURN_IF_ERROR(checked(with));
   }
   return {};
 }

@@ -3,6 +3,7 @@
 // that the other has staged for it, reads them back and stages into them again.
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -13,7 +14,7 @@ namespace ronde::shm {
 namespace {
 
 /// Reductions are done in blocks of this size, which stay in the L1 cache.
-constexpr std::size_t kBlockBytes = std::size_t{4} << 10;
+constexpr std::size_t kBlockBytes = SlotChecks::kBlockBytes;
 
 /// Bytes that two ranks stage in a round. After a small round they are still in the other's L2
 /// cache. With more ranks small rounds cost too many waits.
@@ -70,6 +71,7 @@ class TwoShot {
       if (k < rounds_) stage(k, slot);
       if (k > 0) RONDE_RETURN_IF_ERROR(wait_for_round());
       if (k > 0) reduce_own(k - 1);
+      RONDE_RETURN_IF_ERROR(checked(with_));  // before others get results of wrong data
       note_odd(with_, std::exchange(odd_, false));
       return Status();
     };
@@ -105,7 +107,8 @@ class TwoShot {
     for (std::size_t owner = 0; owner < ranks_; ++owner) {
       if (owner == me_) continue;
       staging_.seek(position(round, owner));
-      copier_.copy_in(staging_, slice_, slot + owner * slice_);
+      write_part(with_, owner, slot + owner * slice_, slice_,
+                 [&](std::size_t bytes, std::byte* to) { copier_.copy_in(staging_, bytes, to); });
     }
   }
 
@@ -119,15 +122,47 @@ class TwoShot {
     const Step staged = with_.steps.current() - 1;
     std::size_t offset = me_ * slice_;
     own_.seek(position(round, me_));
+    const PlaceInWork place = place_of(own_);
+    input_sums_.assign(with_.checks == nullptr ? 0 : ranks_, {});
+    result_sum_ = {};
     prefetch(staged, offset);
     for (std::size_t done = 0; done < slice_; done += kBlockBytes) {
+      if (with_.checks != nullptr) add_inputs(staged, done);
       own_.take(std::min(kBlockBytes, slice_ - done), [&](const Segment& piece) {
         if (piece.in != nullptr) prefetch_to_read(piece.in + kBlockBytes, piece.bytes);
         reduce_piece(staged, offset, piece);
         offset += piece.bytes;
       });
+      if (with_.checks != nullptr) add_results(staged, done);
       prefetch(staged, me_ * slice_ + done + kBlockBytes);
     }
+    if (with_.checks != nullptr) compare_inputs(staged, place);
+  }
+
+  [[nodiscard]] std::span<const std::byte> block(int rank, Step staged, std::size_t done) const {
+    return {with_.steps.slot(rank, staged) + me_ * slice_ + done,
+            std::min(kBlockBytes, slice_ - done)};
+  }
+
+  /// Of a block that is reduced next, for its checksums.
+  void add_inputs(Step staged, std::size_t done) {
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      if (r != me_) input_sums_[r].add(block(static_cast<int>(r), staged, done));
+    }
+  }
+
+  /// Of a block that was reduced.
+  void add_results(Step staged, std::size_t done) {
+    if (!readers_.empty()) result_sum_.add(block(holder(me_), staged, done));
+  }
+
+  /// Others get the results only if the inputs were right.
+  void compare_inputs(Step staged, PlaceInWork place) {
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      if (r == me_) continue;
+      with_.checks->compare({static_cast<int>(r), staged, me_}, input_sums_[r], slice_, place);
+    }
+    with_.checks->seal(staged, ranks_, result_sum_);
   }
 
   /// Asks for what is staged for the block at `offset`, where results are written into it.
@@ -187,7 +222,10 @@ class TwoShot {
       if (owner == me_) continue;
       delivery_.seek(position(round, owner));
       const std::byte* const slot = with_.steps.slot(holder(owner), staged);
-      copier_.copy_out(slot + owner * slice_, slice_, delivery_);
+      read_part(with_, {static_cast<int>(owner), staged, ranks_}, slot + owner * slice_, slice_,
+                place_of(delivery_), [&](const std::byte* from, std::size_t bytes) {
+                  copier_.copy_out(from, bytes, delivery_);
+                });
     }
   }
 
@@ -204,6 +242,8 @@ class TwoShot {
   Cursor own_;
   Cursor delivery_;
   Cursor watched_;
+  std::vector<Checksum> input_sums_;  ///< By rank; none without checksums.
+  Checksum result_sum_;
   bool odd_ = false;  ///< A result of the round that is being reduced.
   const Slices cut_;
   const std::size_t rounds_;

@@ -14,6 +14,12 @@ constexpr std::size_t kLargestRing = std::size_t{256} << 10;
 
 std::size_t page_up(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
+/// A multiple of four lines. So strides are still odd numbers of lines.
+std::size_t checksum_bytes(std::size_t ranks) {
+  const std::size_t bytes = (ranks + 1) * sizeof(std::uint32_t);
+  return (bytes + 4 * kLine - 1) / (4 * kLine) * (4 * kLine);
+}
+
 template <typename T>
 T& at(std::byte* base, std::size_t offset) {
   return *reinterpret_cast<T*>(base + offset);
@@ -25,7 +31,7 @@ Layout::Layout(int ranks) noexcept
     : ranks_(static_cast<std::size_t>(ranks)),
       slot_bytes_(std::min(kSlotBytes, kSlotBudget / kSlots / ranks_ / kPage * kPage)),
       // Not a multiple of the page: equal offsets in different slots would alias in the L1 cache.
-      slot_stride_(slot_bytes_ + 5 * kLine),
+      slot_stride_(slot_bytes_ + 5 * kLine + checksum_bytes(ranks_)),
       ring_bytes_(
           std::clamp(std::bit_floor(kRingBudget / (ranks_ * ranks_)), kSmallestRing, kLargestRing)),
       departures_(sizeof(Header) + ranks_ * sizeof(Flag)),
@@ -72,6 +78,10 @@ std::byte* Layout::ring_data(std::byte* base, int from, int to) const noexcept {
 std::byte* Layout::slot(std::byte* base, int rank, std::uint32_t step) const noexcept {
   const std::size_t index = static_cast<std::size_t>(rank) * kSlots + step % kSlots;
   return base + slots_ + index * slot_stride_;
+}
+
+std::uint32_t* Layout::checksums(std::byte* base, int rank, std::uint32_t step) const noexcept {
+  return &at<std::uint32_t>(slot(base, rank, step), slot_bytes_);
 }
 
 }  // namespace ronde::shm

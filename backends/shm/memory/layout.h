@@ -41,8 +41,9 @@ struct alignas(kLine) Flag {
 struct alignas(kLine) Departure {
   std::int32_t failed_rank;  ///< The rank that failed, or -1.
   std::int32_t pid;
-  std::uint8_t code;  ///< A Code.
-  char host[127];
+  std::int64_t tensor;  ///< As Status::tensor, or -1.
+  std::uint8_t code;    ///< A Code.
+  char host[119];
   char message[888];
 };
 
@@ -88,6 +89,10 @@ class Layout {
   [[nodiscard]] RingControl& ring_control(std::byte* base, int from, int to) const noexcept;
   [[nodiscard]] std::byte* ring_data(std::byte* base, int from, int to) const noexcept;
   [[nodiscard]] std::byte* slot(std::byte* base, int rank, std::uint32_t step) const noexcept;
+  /// The checksums of a slot's parts: by the rank that reads it, then that of the results which
+  /// all others read.
+  [[nodiscard]] std::uint32_t* checksums(std::byte* base, int rank,
+                                         std::uint32_t step) const noexcept;
 
  private:
   [[nodiscard]] std::size_t pair(int from, int to) const noexcept;

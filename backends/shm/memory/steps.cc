@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -87,6 +88,7 @@ void Steps::leave(const Status& why) noexcept {
   if (mine.gone.load(std::memory_order_relaxed) != 0) return;
   Departure& departure = layout_.departure(base_, rank_);
   departure.failed_rank = -1;
+  departure.tensor = why.tensor() ? static_cast<std::int64_t>(*why.tensor()) : -1;
   departure.code = static_cast<std::uint8_t>(why.code());
   put_text(why.message(), departure.message);
   if (const auto& failed = why.failed_rank()) {
@@ -108,6 +110,12 @@ Status Steps::error_of(int gone) const {
     return Status(static_cast<Code>(departure.code), message)
         .about(
             {.rank = departure.failed_rank, .host = text_of(departure.host), .pid = departure.pid});
+  }
+  if (static_cast<Code>(departure.code) == Code::kCorrupted) {
+    const bool known = departure.tensor >= 0;
+    return Status(Code::kCorrupted, message)
+        .in_tensor(known ? std::optional(static_cast<std::size_t>(departure.tensor))
+                         : std::nullopt);
   }
   return {
       Code::kAborted,

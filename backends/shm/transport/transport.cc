@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/bytes.h"
+
 namespace ronde::shm {
 namespace {
 
 constexpr std::size_t kLength = sizeof(std::uint64_t);
+constexpr std::size_t kChecksum = sizeof(std::uint64_t);
 constexpr int kSend = 0;
 constexpr int kRecv = 1;
 
@@ -53,8 +56,12 @@ std::size_t Ring::pop(std::byte* to, std::size_t bytes) noexcept {
 }
 
 ShmTransport::ShmTransport(const Layout& layout, std::byte* base, int ranks, int rank,
-                           SpinLimit spin, const AbortToken* group_abort)
-    : rank_(rank), awaiter_(spin), group_abort_(group_abort), wakeup_(layout.wakeup(base, rank)) {
+                           SpinLimit spin, const AbortToken* group_abort, bool checks)
+    : rank_(rank),
+      checks_(checks),
+      awaiter_(spin),
+      group_abort_(group_abort),
+      wakeup_(layout.wakeup(base, rank)) {
   const auto ring = [&](int from, int to) {
     if (from == to) return Ring(layout.ring_control(base, 0, 0), nullptr, 0);
     return Ring(layout.ring_control(base, from, to), layout.ring_data(base, from, to),
@@ -78,7 +85,8 @@ Status ShmTransport::check_peer(int rank) const {
 Result<TransferId> ShmTransport::send(int to, std::span<const std::byte> data) {
   RONDE_RETURN_IF_ERROR(check_peer(to));
   Peer& peer = peers_[static_cast<std::size_t>(to)];
-  peer.sends.push_back({.data = data, .length = data.size()});
+  peer.sends.push_back(
+      {.data = data, .length = data.size(), .checksum = checks_ ? hash64(data) : 0});
   progress_sends(peer);
   return make_id(to, kSend, peer.posted[kSend]++);
 }
@@ -131,7 +139,7 @@ bool ShmTransport::progress_sends(Peer& peer) {
     Outgoing& message = peer.sends.front();
     if (!push(peer.to, message)) break;
     moved = true;
-    if (message.moved < kLength + message.data.size()) continue;
+    if (message.moved < bytes_of(message)) continue;
     peer.sends.pop_front();
     ++peer.done[kSend];
   }
@@ -143,9 +151,11 @@ bool ShmTransport::progress_recvs(Peer& peer) {
   bool moved = false;
   while (!peer.recvs.empty() && broken_.ok()) {
     Incoming& message = peer.recvs.front();
-    if (!pop(peer.from, message)) break;
+    if (!pop(peer, message)) break;
     moved = true;
-    if (message.moved < kLength + message.data.size()) continue;
+    if (message.moved < bytes_of(message) || !broken_.ok()) continue;
+    broken_ = judge(peer, message);
+    if (!broken_.ok()) break;
     peer.recvs.pop_front();
     ++peer.done[kRecv];
   }
@@ -153,35 +163,52 @@ bool ShmTransport::progress_recvs(Peer& peer) {
   return moved;
 }
 
-bool ShmTransport::push(Ring& ring, Outgoing& message) {
+std::size_t ShmTransport::bytes_of(const auto& message) const noexcept {
+  return kLength + message.data.size() + (checks_ ? kChecksum : 0);
+}
+
+bool ShmTransport::push(Ring& ring, Outgoing& message) const {
   const std::size_t before = message.moved;
-  if (message.moved < kLength) {
-    const auto* length = reinterpret_cast<const std::byte*>(&message.length);
-    message.moved += ring.push(length + message.moved, kLength - message.moved);
-  }
-  if (message.moved >= kLength) {
-    const auto rest = message.data.subspan(message.moved - kLength);
+  const std::size_t data_end = kLength + message.data.size();
+  const auto push_rest = [&](std::size_t begin, std::span<const std::byte> part) {
+    if (message.moved < begin || message.moved >= begin + part.size()) return;
+    const auto rest = part.subspan(message.moved - begin);
     message.moved += ring.push(rest.data(), rest.size());
-  }
+  };
+  push_rest(0, std::as_bytes(std::span(&message.length, 1)));
+  push_rest(kLength, message.data);
+  if (checks_) push_rest(data_end, std::as_bytes(std::span(&message.checksum, 1)));
   return message.moved > before;
 }
 
-bool ShmTransport::pop(Ring& ring, Incoming& message) {
+bool ShmTransport::pop(Peer& peer, Incoming& message) {
   const std::size_t before = message.moved;
-  if (message.moved < kLength) {
-    auto* length = reinterpret_cast<std::byte*>(&message.length);
-    message.moved += ring.pop(length + message.moved, kLength - message.moved);
-    if (message.moved < kLength) return message.moved > before;
-    if (message.length != message.data.size()) {
-      broken_ = Status(Code::kMismatch,
-                       fmt::format("rank {} expects a message of {} bytes, its peer sent {}", rank_,
-                                   message.data.size(), message.length));
-      return true;
-    }
+  const std::size_t data_end = kLength + message.data.size();
+  const auto pop_rest = [&](std::size_t begin, std::span<std::byte> part) {
+    if (message.moved < begin || message.moved >= begin + part.size()) return;
+    const auto rest = part.subspan(message.moved - begin);
+    message.moved += peer.from.pop(rest.data(), rest.size());
+  };
+  pop_rest(0, std::as_writable_bytes(std::span(&message.length, 1)));
+  if (message.moved < kLength) return message.moved > before;
+  if (message.length != message.data.size()) {
+    broken_ = Status(Code::kMismatch,
+                     fmt::format("rank {} expects a message of {} bytes, its peer sent {}", rank_,
+                                 message.data.size(), message.length));
+    return true;
   }
-  const auto rest = message.data.subspan(message.moved - kLength);
-  message.moved += ring.pop(rest.data(), rest.size());
+  pop_rest(kLength, message.data);
+  if (checks_) pop_rest(data_end, std::as_writable_bytes(std::span(&message.checksum, 1)));
   return message.moved > before;
+}
+
+/// Compares the checksum of a message that has arrived.
+Status ShmTransport::judge(const Peer& peer, const Incoming& message) const {
+  if (!checks_ || hash64(message.data) == message.checksum) return {};
+  return {Code::kCorrupted,
+          fmt::format("data changed in shared memory between rank {} and rank {} of the group: a "
+                      "message of {} bytes has another checksum than was sent",
+                      &peer - peers_.data(), rank_, message.data.size())};
 }
 
 }  // namespace ronde::shm

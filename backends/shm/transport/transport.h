@@ -33,12 +33,13 @@ class Ring {
   std::size_t capacity_;
 };
 
-/// The transport of one rank of a group. Each message is its length (8 bytes) and its bytes.
+/// The transport of one rank of a group. Each message is its length (8 bytes), its bytes and, with
+/// `checks`, their checksum.
 class ShmTransport final : public Transport {
  public:
   /// `base` is the group's memory and must outlive this; `group_abort` may be null.
   ShmTransport(const Layout& layout, std::byte* base, int ranks, int rank, SpinLimit spin,
-               const AbortToken* group_abort);
+               const AbortToken* group_abort, bool checks = false);
 
   [[nodiscard]] int rank() const noexcept override { return rank_; }
   [[nodiscard]] int size() const noexcept override { return static_cast<int>(peers_.size()); }
@@ -52,11 +53,13 @@ class ShmTransport final : public Transport {
     std::span<const std::byte> data;
     std::uint64_t length = 0;
     std::size_t moved = 0;
+    std::uint64_t checksum = 0;
   };
   struct Incoming {
     std::span<std::byte> data;
     std::uint64_t length = 0;
     std::size_t moved = 0;
+    std::uint64_t checksum = 0;
   };
   struct Peer {
     Ring to;
@@ -73,11 +76,14 @@ class ShmTransport final : public Transport {
   bool progress();
   bool progress_sends(Peer& peer);
   bool progress_recvs(Peer& peer);
-  static bool push(Ring& ring, Outgoing& message);
-  bool pop(Ring& ring, Incoming& message);
+  [[nodiscard]] std::size_t bytes_of(const auto& message) const noexcept;
+  bool push(Ring& ring, Outgoing& message) const;
+  bool pop(Peer& peer, Incoming& message);
+  Status judge(const Peer& peer, const Incoming& message) const;
   void sleep_unless_progress();
 
   const int rank_;
+  const bool checks_;
   Awaiter awaiter_;
   const AbortToken* const group_abort_;
   Wakeup& wakeup_;

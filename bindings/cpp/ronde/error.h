@@ -119,4 +119,11 @@ class RONDE_API NonFinite : public Error {
   explicit NonFinite(const std::string& message) : Error(Code::kNonfinite, message) {}
 };
 
+/// Data changed on its way between two ranks (RONDE_CHECKSUMS). The text names both, and which
+/// bytes of which operation. The job is broken on all ranks.
+class RONDE_API Corrupted : public Error {
+ public:
+  explicit Corrupted(const std::string& message) : Error(Code::kCorrupted, message) {}
+};
+
 }  // namespace ronde

@@ -11,6 +11,7 @@ import builtins
 __all__ = [
     "AbortedError",
     "ArgumentTypeError",
+    "CorruptedError",
     "DuplicateNameError",
     "Error",
     "InternalError",
@@ -106,6 +107,10 @@ class InternalError(Error):
 
 class NonFiniteError(Error):
     """NaN or Inf was reduced, and RONDE_CHECK_NONFINITE is "fail". The job stays usable."""
+
+
+class CorruptedError(Error):
+    """Data changed on its way between two ranks (RONDE_CHECKSUMS). The job is broken."""
 
 
 # They print and are pickled by their public names: "ronde.MismatchError".

@@ -192,6 +192,9 @@ void write_connections(Exposition& out, const RankState& state) {
          counts.healed);
   out.family("ronde_connection_outage_seconds_total", "counter", "Time of these outages.");
   out.seconds(counts.outage_ns);
+  single(out, "ronde_corrupted_total", "counter",
+         "Those of them that began with a wrong checksum (RONDE_CHECKSUMS): sent again.",
+         counts.corrupted);
 }
 
 /// Durations are counted in the bucket of their length, so the buckets' sum is their number.

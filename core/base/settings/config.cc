@@ -142,6 +142,11 @@ std::vector<Setting> check_settings() {
             "compare sums and averages whose names have this in them with float64, the same on all "
             "ranks; empty: none"},
            &Config::check_mean),
+      flag(
+          {"RONDE_CHECKSUMS", "", "0/1",
+           "check all data by checksums on its way between ranks, in shared memory and over tcp, "
+           "the same on all ranks; wrong data is sent again where connections heal, else an error"},
+          &Config::checksums),
       text({"RONDE_INJECT", "", "fault",
             "faults to plant, as `ronde run --inject` sets it; refused where that has not set it"},
            &Config::inject),

@@ -1,6 +1,9 @@
 #include "core/engine/queues/bundle_queue.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "core/base/thread_name.h"
@@ -117,8 +120,9 @@ void BundleQueue::execute(QueuedBundle& bundle) {
     if (operation) options_.records->reach(operation->record(), OperationStage::kStarted, started);
   }
   const AbortToken& abort = *options_.abort;
-  const Status status =
-      abort.aborted() ? abort.status() : options_.executor->execute(bundle, abort);
+  const bool broken = abort.aborted();
+  Status status = broken ? abort.status() : options_.executor->execute(bundle, abort);
+  if (status.code() == Code::kCorrupted && !abort.aborted()) status = located(status, bundle);
   bundle.turn.reset();
   const TimePoint ended = now();
   if (status.ok()) {
@@ -136,6 +140,19 @@ void BundleQueue::execute(QueuedBundle& bundle) {
   if (!bundle.paced) return;
   paced_ended_.fetch_add(1, std::memory_order_acq_rel);
   if (coordinates_) options_.role->request_step();  // to let more go
+}
+
+/// Names the tensor whose data changed, or the first of those that were on their way.
+Status BundleQueue::located(const Status& status, const QueuedBundle& bundle) {
+  const auto& all = bundle.operations;
+  const std::size_t at = status.tensor().value_or(0);
+  if (at >= all.size() || !all[at]) return status;
+  const std::string part =
+      bundle.partition == 0 ? "" : fmt::format(", part {} of it", bundle.partition);
+  const std::string others = status.tensor() || all.size() == 1
+                                 ? ""
+                                 : fmt::format(" or another of {} tensors", all.size());
+  return status.with_context(described(all[at]->submission().request) + part + others);
 }
 
 /// The status of an operation whose tensors have all ended.

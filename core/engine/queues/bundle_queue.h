@@ -101,6 +101,7 @@ class BundleQueue {
   void release_next();
   void hand_over(QueuedBundle bundle);
   void execute(QueuedBundle& bundle);
+  static Status located(const Status& status, const QueuedBundle& bundle);
   [[nodiscard]] Status judged(Operation& operation) const;
   void thread_main() RONDE_EXCLUDES(mutex_);
 

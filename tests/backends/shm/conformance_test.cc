@@ -37,8 +37,20 @@ struct StagedFixture : ShmFixture {
   }
 };
 
+struct CheckedFixture : ShmFixture {
+  ShmOptions options() const override { return {.checksums = true}; }
+};
+
+struct CheckedRingFixture : CheckedFixture {
+  std::string algorithm() const override { return "ring"; }
+  double mean_ulps() const override { return 2; }
+};
+
 }  // namespace
 
+RONDE_CONFORMANCE("shm, checksums", CheckedFixture)
+RONDE_CONFORMANCE("shm, ring, checksums", CheckedRingFixture)
+RONDE_NONFINITE_CONFORMANCE("shm, checksums", CheckedFixture)
 RONDE_CONFORMANCE("shm", ShmFixture)
 RONDE_CONFORMANCE("shm, ring", ShmRingFixture)
 RONDE_CONFORMANCE("shm, single copy", SingleCopyFixture)

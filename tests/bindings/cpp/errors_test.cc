@@ -44,6 +44,7 @@ TEST_CASE("errors: each kind has a class with a readable name") {
   CHECK(name_of<Unavailable>(Code::kUnavailable) == "ronde::Unavailable");
   CHECK(name_of<Internal>(Code::kInternal) == "ronde::Internal");
   CHECK(name_of<NonFinite>(Code::kNonfinite) == "ronde::NonFinite");
+  CHECK(name_of<Corrupted>(Code::kCorrupted) == "ronde::Corrupted");
   CHECK(printed_name(RankFailure("rank 1 died", {1, "host", 7})) == "ronde::RankFailure");
 }
 

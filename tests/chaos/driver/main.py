@@ -44,6 +44,7 @@ KINDS: dict[str, Fault] = {
         heal.heal,
         network.interface_dies,
         tamper.tamper,
+        tamper.spoil,
         flood.flood,
         surroundings.clock_jump,
         surroundings.cgroup,

@@ -20,6 +20,7 @@ TEST_CASE("recovery: after other errors the next epoch restores the state") {
   }
   CHECK(recovery_of(Code::kRankFailure) == Recovery::kReplace);
   CHECK(recovery_of(Code::kAborted) == Recovery::kReplace);
+  CHECK(recovery_of(Code::kCorrupted) == Recovery::kReplace);
 }
 
 }  // namespace ronde::elastic

@@ -73,6 +73,7 @@ def _meaning(ours: type[Error]) -> type[Exception]:
         errors.UnavailableError,
         errors.InternalError,
         errors.InvalidArgumentError,  # NonFiniteError, as of tf.debugging.check_numerics()
+        errors.DataLossError,  # CorruptedError
     )
     return classes[CODES.index(ours)]
 

@@ -14,7 +14,7 @@ TEST_CASE("an outage lasts until it ends, and those that have ended are taken on
   log.end(start);  // none lasts
   CHECK_FALSE(log.has_ended());
   for (const char* reason : {"broke", "fell silent"}) {
-    log.begin(start, reason);
+    log.begin({.began = start, .reason = reason});
     REQUIRE(log.lasting());
     CHECK(log.lasting()->began == start);
     log.end(start + std::chrono::seconds(3));
@@ -32,7 +32,7 @@ TEST_CASE("an outage lasts until it ends, and those that have ended are taken on
 
 TEST_CASE("an outage that is dropped neither lasts nor has ended") {
   OutageLog log;
-  log.begin(now(), "broke");
+  log.begin({.began = now(), .reason = "broke"});
   log.drop();
   CHECK_FALSE(log.lasting());
   log.end(now());

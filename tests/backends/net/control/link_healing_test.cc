@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <future>
@@ -26,7 +27,13 @@ constexpr seconds kTestLimit{60};
 
 Topology two_hosts(int rank) { return {rank, {{0, "node0", 1}, {1, "node1", 2}}}; }
 
-Identity identity_of(int rank, Encryption encryption) {
+/// The protection of links.
+struct Guard {
+  Encryption encryption = Encryption::kOff;
+  bool checksums = false;
+};
+
+Identity identity_of(int rank, Guard guard) {
   std::array<std::byte, Secret::kBytes> bytes{};
   bytes[0] = std::byte{1};
   Identity identity;
@@ -36,14 +43,15 @@ Identity identity_of(int rank, Encryption encryption) {
   identity.context = "test";
   identity.keys = Keys::derive(Secret(bytes)).value();
   identity.self = {"1", "local", "local", "", ::getpid()};
-  identity.encryption = encryption;
+  identity.encryption = guard.encryption;
+  identity.checksums = guard.checksums;
   return identity;
 }
 
 /// One rank of two, and all that its links deliver.
 class Rank {
  public:
-  Rank(int rank, FileDescriptor listener, Routes routes, Duration reconnect, Encryption encryption)
+  Rank(int rank, FileDescriptor listener, Routes routes, Duration reconnect, Guard guard)
       : topology_(two_hosts(rank)), manager_(ConnectionManager::create(2).value()) {
     manager_->listen(std::move(listener));
     LinkHooks hooks;
@@ -56,7 +64,7 @@ class Rank {
     };
     links_.emplace(topology_,
                    LinkArgs{.manager = manager_,
-                            .identity = identity_of(rank, encryption),
+                            .identity = identity_of(rank, guard),
                             .routes = std::move(routes),
                             .timeout = seconds(10)},
                    LossLimits{.link = seconds(10), .freeze = {}, .reconnect = reconnect}, hooks);
@@ -89,7 +97,7 @@ class Rank {
 class Pair {
  public:
   /// `two_interfaces`: the first one of each rank is down.
-  explicit Pair(Encryption encryption, Duration reconnect = kReconnectLimit,
+  explicit Pair(Guard guard, Duration reconnect = kReconnectLimit,
                 const std::function<std::size_t()>& reset_after = nullptr,
                 bool two_interfaces = false) {
     std::array<FileDescriptor, 2> listeners;
@@ -109,7 +117,7 @@ class Pair {
     }
     for (std::size_t rank = 0; rank < 2; ++rank) {
       ranks[rank].emplace(static_cast<int>(rank), std::move(listeners[rank]), routes, reconnect,
-                          encryption);
+                          guard);
     }
     auto other = std::async(std::launch::async, [this] { return connect(1); });
     REQUIRE(connect(0).ok());
@@ -171,7 +179,7 @@ TEST_CASE("frames arrive once and in order over resets, wherever these cut") {
     std::mt19937 random(5);
     Mutex mutex;
     // Within greetings and headers, and after many frames.
-    Pair pair(mode, kReconnectLimit, [&] {
+    Pair pair({mode}, kReconnectLimit, [&] {
       const MutexLock lock(mutex);
       return 1500 + random() % (random() % 2 == 0 ? 3000U : 2'000'000U);
     });
@@ -192,7 +200,7 @@ TEST_CASE("frames arrive once and in order over resets, wherever these cut") {
 
 TEST_CASE("what an outage has swallowed is sent again, and the outage is told") {
   for (const Encryption mode : kModes) {
-    Pair pair(mode);
+    Pair pair({mode});
     send_numbered(pair, 0);
     REQUIRE(pair.poll_until([&] { return pair[0].frames.size() + pair[1].frames.size() == 2; }));
     pair.set_swallowing(true);
@@ -215,7 +223,7 @@ TEST_CASE("what an outage has swallowed is sent again, and the outage is told") 
 }
 
 TEST_CASE("an outage beyond the limit loses the rank") {
-  Pair pair(Encryption::kOff, seconds(2));
+  Pair pair({Encryption::kOff}, seconds(2));
   pair.set_down(true);
   CHECK(pair.poll_until([&] { return pair[0].lost && pair[1].lost; }));
   CHECK(pair[0].lost->rank == 1);
@@ -224,7 +232,7 @@ TEST_CASE("an outage beyond the limit loses the rank") {
 
 TEST_CASE("a goodbye that was lost is said again") {
   for (const Encryption mode : kModes) {
-    Pair pair(mode);
+    Pair pair({mode});
     pair.set_swallowing(true);
     std::thread leaver([&] { pair[1].links().close(); });
     std::this_thread::sleep_for(milliseconds(300));
@@ -239,7 +247,7 @@ TEST_CASE("a goodbye that was lost is said again") {
 TEST_CASE("a first link that breaks before both have greeted is made again") {
   std::atomic<int> made{0};
   // From the middle of the handshake on, to beyond the greetings.
-  Pair pair(Encryption::kOff, kReconnectLimit, [&] {
+  Pair pair({Encryption::kOff}, kReconnectLimit, [&] {
     const auto before = static_cast<std::size_t>(made++);
     return before < 40 ? 300 + 50 * before : std::size_t{1} << 40;
   });
@@ -251,7 +259,7 @@ TEST_CASE("a first link that breaks before both have greeted is made again") {
 }
 
 TEST_CASE("a link is made over the next interface where one takes too long, also a broken one") {
-  Pair pair(Encryption::kOff, kReconnectLimit, nullptr, /*two_interfaces=*/true);
+  Pair pair({Encryption::kOff}, kReconnectLimit, nullptr, /*two_interfaces=*/true);
   CHECK(pair.down[0]->connections() > 0);
   send_numbered(pair, 0);
   CHECK(pair.poll_until([&] { return pair[0].frames.size() + pair[1].frames.size() == 2; }));
@@ -262,8 +270,37 @@ TEST_CASE("a link is made over the next interface where one takes too long, also
   CHECK(pair.poll_until([&] { return pair[0].frames.size() + pair[1].frames.size() == 4; }));
 }
 
+TEST_CASE("a flipped bit of a link with checksums costs no frame where links heal") {
+  constexpr std::size_t kFrames = 60;
+  Pair pair({.checksums = true});
+  std::mt19937 random(8);
+  for (std::size_t i = 0; i < kFrames; ++i) {
+    pair.relays[i % 2]->flip_after(1 + random() % 10'000);
+    send_numbered(pair, i);
+    REQUIRE(
+        pair.poll_until([&] { return pair[1].frames.size() > i && pair[0].frames.size() > i; }));
+  }
+  for (const int rank : {0, 1}) {
+    CHECK(are_right(pair[static_cast<std::size_t>(rank)], 1 - rank, kFrames));
+    CHECK_FALSE(pair[static_cast<std::size_t>(rank)].lost);
+  }
+  CHECK(pair.poll_until([&] {
+    const auto outages = pair[0].outages();
+    return std::ranges::any_of(outages, &LinkOutage::corrupted);
+  }));
+}
+
+TEST_CASE("a changed frame of a link with checksums is final where links do not heal") {
+  Pair pair({.checksums = true}, Duration::zero());
+  for (auto& relay : pair.relays) relay->flip_after(100);
+  send_numbered(pair, 20);
+  CHECK(pair.poll_until([&] { return pair[0].lost || pair[1].lost; }));
+  CHECK((pair[0].lost ? pair[0] : pair[1]).lost->how == Loss::kAltered);
+  CHECK(pair[0].frames.empty());
+}
+
 TEST_CASE("a changed record is final") {
-  Pair pair(Encryption::kOn);
+  Pair pair({Encryption::kOn});
   for (auto& relay : pair.relays) relay->flip_after(100);
   send_numbered(pair, 20);
   CHECK(pair.poll_until([&] { return pair[0].lost || pair[1].lost; }));

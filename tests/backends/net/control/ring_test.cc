@@ -28,6 +28,49 @@ struct Ring {
   bool room_made = false;
 };
 
+/// The status of the receiver, and the frames it got, where a bit of the ring's bytes is flipped.
+Status drain_flipped(std::span<const std::byte> frame, std::size_t bit, int& frames) {
+  RingHeader header{};
+  alignas(8) std::array<std::byte, 256> data{};
+  RingSender sender{header, data, /*checksums=*/true};
+  RingReceiver receiver{header, data};
+  CHECK(sender.send(frame));
+  data[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+  bool room_made = false;
+  return receiver.drain([&](std::span<const std::byte>) { ++frames; }, room_made);
+}
+
+TEST_CASE("with checksums any flipped bit of a frame is found, and nobody gets the frame") {
+  const auto frame = make_frame(0, 1, 104);
+  int frames = 0;
+  for (std::size_t bit = 0; bit < 8 * (16 + frame.size()); ++bit) {
+    CAPTURE(bit);
+    CHECK(drain_flipped(frame, bit, frames).code() == Code::kCorrupted);
+  }
+  CHECK(frames == 0);
+}
+
+TEST_CASE("frames with checksums come out as they went in, also larger than the ring") {
+  RingHeader header{};
+  alignas(8) std::array<std::byte, 256> data{};
+  RingSender sender{header, data, /*checksums=*/true};
+  RingReceiver receiver{header, data};
+  std::mt19937 random(1);
+  for (std::size_t i = 0; i < 2000; ++i) {
+    const auto frame = make_frame(0, i, random() % 700);
+    std::vector<std::vector<std::byte>> out;
+    bool room_made = false;
+    sender.send(frame);
+    for (int turn = 0; turn < 9; ++turn) {
+      REQUIRE(receiver.drain([&](auto got) { out.emplace_back(got.begin(), got.end()); }, room_made)
+                  .ok());
+      sender.flush();
+    }
+    REQUIRE(out.size() == 1);
+    REQUIRE(out[0] == frame);
+  }
+}
+
 TEST_CASE("frames come out as they went in, round and round") {
   Ring ring;
   std::mt19937 random(1);

@@ -29,6 +29,10 @@ using ChaChaFixture = Fixture<net::Wires::kSealedChaCha>;
 using HealingFixture = Fixture<net::Wires::kHealing>;
 using TwoInterfacesFixture = Fixture<net::Wires::kTwoInterfaces>;
 using HealingSealedFixture = Fixture<net::Wires::kHealingSealed>;
+using CheckedFixture = Fixture<net::Wires::kChecked>;
+using UnixCheckedFixture = Fixture<net::Wires::kUnixChecked>;
+using HealingCheckedFixture = Fixture<net::Wires::kHealingChecked>;
+using TwoInterfacesCheckedFixture = Fixture<net::Wires::kTwoInterfacesChecked>;
 
 }  // namespace
 
@@ -39,6 +43,10 @@ RONDE_CONFORMANCE("tcp, between hosts, encrypted without AES instructions", ChaC
 RONDE_CONFORMANCE("tcp, between hosts, healing", HealingFixture)
 RONDE_CONFORMANCE("tcp, between hosts, healing, encrypted", HealingSealedFixture)
 RONDE_CONFORMANCE("tcp, between hosts, over two interfaces", TwoInterfacesFixture)
+RONDE_CONFORMANCE("tcp, between hosts, checksums", CheckedFixture)
+RONDE_CONFORMANCE("tcp, one host, checksums", UnixCheckedFixture)
+RONDE_CONFORMANCE("tcp, between hosts, healing, checksums", HealingCheckedFixture)
+RONDE_CONFORMANCE("tcp, over two interfaces, healing, checksums", TwoInterfacesCheckedFixture)
 RONDE_NONFINITE_CONFORMANCE("tcp, one host", UnixFixture)
 RONDE_NONFINITE_CONFORMANCE("tcp, between hosts", TcpFixture)
 

@@ -118,7 +118,14 @@ bool Relay::pass(Pair& pair, bool to_target) {
   bytes_ += bytes;
   if (const std::size_t at = flip_after_.load(); to_target && at != 0) {
     flip_after_.store(at > bytes ? at - bytes : 0);
-    if (at <= bytes) data[at - 1] = static_cast<char>(data[at - 1] ^ 4);
+    if (at <= bytes) {
+      data[at - 1] = static_cast<char>(data[at - 1] ^ 4);
+      ++flips_;
+    }
+  }
+  constexpr std::size_t kLong = 20'000;
+  if (spoiling_.load() && to_target && bytes > kLong) {
+    data[bytes / 2] = static_cast<char>(data[bytes / 2] ^ 1);
   }
   const int to = to_target ? pair.target.get() : pair.client.get();
   return send_whole(to, data.data(), bytes) && pair.left > 0;

@@ -34,9 +34,13 @@ class Relay {
   void reset_after(std::function<std::size_t()> draw) { draw_ = std::move(draw); }
   /// Flips one bit of the next `bytes`-th byte towards the target.
   void flip_after(std::size_t bytes) { flip_after_.store(bytes); }
+  /// While on, flips one bit of all that passes towards the target in long pieces.
+  void set_spoiling(bool on) { spoiling_.store(on); }
 
   /// The bytes that were passed on, in both directions together.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_.load(); }
+  /// The bits that were flipped.
+  [[nodiscard]] int flips() const noexcept { return flips_.load(); }
   /// The connections there were.
   [[nodiscard]] int connections() const noexcept { return connections_.load(); }
 
@@ -63,7 +67,9 @@ class Relay {
   std::atomic<bool> down_{false};
   std::atomic<bool> reset_{false};
   std::atomic<bool> swallowing_{false};
+  std::atomic<bool> spoiling_{false};
   std::atomic<std::size_t> flip_after_{0};
+  std::atomic<int> flips_{0};
   std::atomic<int> connections_{0};
   std::atomic<std::size_t> bytes_{0};
   std::thread thread_;

@@ -11,7 +11,7 @@
 namespace ronde::net {
 
 std::vector<int> hosts_for(Wires wires, int ranks) {
-  if (wires == Wires::kUnix) return {};
+  if (is_unix(wires)) return {};
   std::vector<int> hosts(static_cast<std::size_t>(ranks));
   std::iota(hosts.begin(), hosts.end(), 0);
   return hosts;
@@ -19,7 +19,7 @@ std::vector<int> hosts_for(Wires wires, int ranks) {
 
 Listeners::Listeners(Wires wires, int ranks)
     : wires_(wires), ports_(static_cast<std::size_t>(ranks)) {
-  if (wires == Wires::kUnix) return;
+  if (is_unix(wires)) return;
   std::vector<std::string> interfaces{wires == Wires::kTcp6 ? "::1" : kInterfaces[0]};
   if (has_two_interfaces(wires)) interfaces.emplace_back(kInterfaces[1]);
   for (auto& ports : ports_) {
@@ -46,10 +46,12 @@ std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank,
   const bool sealed =
       wires == Wires::kSealed || wires == Wires::kSealedChaCha || wires == Wires::kHealingSealed;
   const bool heals = wires == Wires::kHealing || wires == Wires::kHealingSealed ||
-                     wires == Wires::kTwoInterfacesHealing;
+                     wires == Wires::kTwoInterfacesHealing || wires == Wires::kHealingChecked ||
+                     wires == Wires::kTwoInterfacesChecked;
+  args.identity.checksums = wires >= Wires::kChecked;
   if (sealed) args.identity.encryption = Encryption::kOn;
   args.identity.has_aes = wires != Wires::kSealedChaCha;
-  if (wires != Wires::kUnix) {
+  if (!is_unix(wires)) {
     args.manager = ConnectionManager::create(listeners.ranks(), options.budget).value();
     for (FileDescriptor& each : listeners.take(rank)) args.manager->listen(std::move(each));
     for (const auto& addresses : listeners.addresses()) {
@@ -61,6 +63,7 @@ std::unique_ptr<Backend> tcp_backend(Listeners& listeners, int rank,
     for (const char* interface : kInterfaces)
       args.routes.interfaces.push_back(interface_endpoint(interface).value());
   }
+  args.observers.counts = options.counts;
   args.link_timeout = options.link_timeout;
   args.timeout = options.timeout;
   args.late_after = options.late_after;

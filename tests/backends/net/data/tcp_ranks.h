@@ -16,7 +16,8 @@ namespace ronde::net {
 
 /// kSealed and kSealedChaCha: TCP, encrypted, with and without instructions for AES. kHealing and
 /// kHealingSealed: TCP with connections that heal, plain and encrypted. kTwoInterfaces: with two
-/// network interfaces, and kTwoInterfacesHealing the same with connections that heal.
+/// network interfaces, and kTwoInterfacesHealing the same with connections that heal. kChecked,
+/// kUnixChecked, kHealingChecked and kTwoInterfacesChecked: with checksums, the last heals.
 enum class Wires {
   kUnix,
   kTcp,
@@ -26,13 +27,22 @@ enum class Wires {
   kHealing,
   kHealingSealed,
   kTwoInterfaces,
-  kTwoInterfacesHealing
+  kTwoInterfacesHealing,
+  kChecked,
+  kUnixChecked,
+  kHealingChecked,
+  kTwoInterfacesChecked
 };
+
+constexpr bool is_unix(Wires wires) {
+  return wires == Wires::kUnix || wires == Wires::kUnixChecked;
+}
 
 /// The pretended interfaces of each rank.
 inline constexpr const char* kInterfaces[] = {"127.0.0.1", "127.0.0.2"};
 constexpr bool has_two_interfaces(Wires wires) {
-  return wires == Wires::kTwoInterfaces || wires == Wires::kTwoInterfacesHealing;
+  return wires == Wires::kTwoInterfaces || wires == Wires::kTwoInterfacesHealing ||
+         wires == Wires::kTwoInterfacesChecked;
 }
 
 /// The time that connections which heal may be broken.
@@ -75,6 +85,7 @@ struct TcpRankOptions {
   std::chrono::milliseconds reconnect_limit = kHealingLimit;  ///< Where the wires heal.
   std::chrono::milliseconds link_timeout{10'000};      ///< For an interface where they do not.
   std::shared_ptr<ConnectionBudget> budget = nullptr;  ///< Limits connections over TCP.
+  std::shared_ptr<ConnectionCounts> counts = nullptr;  ///< Of outages.
 };
 
 /// The backend of one rank.
