@@ -15,6 +15,7 @@ from ronde._core import __version__ as __version__
 from ronde.torch import elastic as elastic
 from ronde.torch import functions
 from ronde.torch import mpi_ops as mpi_ops
+from ronde.torch._sharded.state import merge_sharded_states as merge_sharded_states
 from ronde.torch.compression import Compression as Compression
 from ronde.torch.functions import *
 from ronde.torch.mpi_ops import *
@@ -33,6 +34,7 @@ if not TYPE_CHECKING:
         "SyncBatchNorm",
         "__version__",
         "elastic",
+        "merge_sharded_states",
         "mpi_ops",
         *functions.__all__,
         *mpi_ops.__all__,
