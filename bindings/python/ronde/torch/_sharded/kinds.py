@@ -11,8 +11,18 @@ from ronde._calls.argument_checks import shown
 from ronde._errors import InvalidArgumentError, UnsupportedError
 
 # They compute each element from the same element of gradient and state.
-_ELEMENTWISE = frozenset(
-    "ASGD Adadelta Adagrad Adam AdamW Adamax NAdam RAdam RMSprop Rprop SGD".split()
+_ELEMENTWISE = (
+    "ASGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "NAdam",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "SGD",
 )
 _REFUSED = {
     "LBFGS": "its step combines all parameters",

@@ -59,6 +59,8 @@ class ShardedOptimizer(AveragingOptimizer):
         self._returning = Returning(model)
         self._layout: list[tuple[str, Parameter]] = []
         self._norms: dict[float, dict[Parameter, torch.Tensor]] = {}
+        self._whole: Any = None  # the state of the last commit of an elastic job
+        self._lost = ""  # why there is no state any more
         mine = set(self._parameters())
         for other in list(all_optimizers):
             if isinstance(other, ShardedOptimizer) and mine.intersection(other._parameters()):
@@ -85,6 +87,7 @@ class ShardedOptimizer(AveragingOptimizer):
         if self._layout:
             self._unshard()
         self._spaces = Spaces(self._spaces.few)
+        self._members = self._members_now()
         super()._prepare(parameters)
         if self._communicates:
             self._layout = [(self._parameter_names[p], p) for p in self._parameters()]
@@ -117,7 +120,8 @@ class ShardedOptimizer(AveragingOptimizer):
         return list(by_owner(gradients, chosen).items())
 
     def _made(self, gradients: list[Gradient], owner: int | None) -> ShardBucket:
-        members = Members(list(self.process_set.ranks), self.process_set.rank())
+        members = self._members
+        assert members is not None
         if owner is None:
             return ShardBucket(gradients, members, self._spaces)
         return OwnedBucket(gradients, members, self._spaces, owner)
@@ -128,6 +132,44 @@ class ShardedOptimizer(AveragingOptimizer):
         if len(self._buckets) > before:
             self._layout = [(self._parameter_names[p], p) for p in self._parameters()]
             self._returning.use(self._buckets)
+
+    def _begin_epoch(self) -> None:
+        """Shards among the ranks that there are now, from the last commit's state."""
+        before = self._members
+        super()._begin_epoch()
+        self._returning.forget()
+        self._norms.clear()
+        if self._taken_over_by or not self._communicates:
+            return
+        now = self._members_now()
+        if self._whole is None and before in (None, now):
+            return
+        has_state, self._layout = bool(self.state), []
+        self.state.clear()
+        if self._whole is not None:
+            super().load_state_dict(self._whole)
+        elif has_state and before is not None:
+            self._lost = (
+                f"the optimizer's shards of {len(before.ranks)} ranks are lost, as the job has "
+                "other ranks now and committed no state; load_state_dict() gives it one"
+            )
+        self._prepare(self._parameters())
+
+    def _members_now(self) -> Members | None:
+        """The ranks that share the work; None: this rank is alone."""
+        if not self._communicates:
+            return None
+        return Members(list(self.process_set.ranks), self.process_set.rank())
+
+    def hold_whole(self) -> Any:
+        """The whole state, which the next epoch of an elastic job starts from. Collective."""
+        self._whole = self.state_dict()
+        return self._whole
+
+    def put_whole(self, whole: Any) -> None:
+        """Goes on from a whole state, which is kept for the next epoch."""
+        self._whole = whole
+        self.load_state_dict(whole)
 
     def _let_go(self, site: str) -> None:
         self._returning.end()
@@ -191,23 +233,21 @@ class ShardedOptimizer(AveragingOptimizer):
         """The norm of each whole gradient. Collective, for the first call after a change."""
         self._refuse_in_flight()
         if order not in self._norms:
-            parameters = self._parameters()
-            numbers = {parameter: number for number, parameter in enumerate(parameters)}
-            powers = torch.zeros(len(parameters), dtype=torch.float64)
-            for piece in self._pieces():
-                if piece.values.grad is not None and piece.gradient.numel():
-                    norm = torch.linalg.vector_norm(piece.gradient, order, dtype=torch.float64)
-                    powers[numbers[piece.parameter]] = (
-                        norm if order == float("inf") else norm**order
-                    )
-            is_max = order == float("inf")
-            name = f"{self._title()}: norms"
-            summed = allreduce_(
-                powers, name=name, op=Max if is_max else Sum, process_set=self.process_set
-            )
-            found = summed if is_max else summed ** (1.0 / order)
-            self._norms[order] = dict(zip(parameters, found.unbind()))
+            self._norms[order] = self._made_norms(order)
         return self._norms[order]
+
+    def _made_norms(self, order: float) -> dict[Parameter, torch.Tensor]:
+        parameters, is_max = self._parameters(), order == float("inf")
+        numbers = {parameter: number for number, parameter in enumerate(parameters)}
+        sums = torch.zeros(len(parameters), dtype=torch.float64)
+        for piece in self._pieces():
+            if piece.values.grad is not None and piece.gradient.numel():
+                norm = torch.linalg.vector_norm(piece.gradient, order, dtype=torch.float64)
+                sums[numbers[piece.parameter]] = norm if is_max else norm**order
+        name, op = f"{self._title()}: norms", Max if is_max else Sum
+        allreduce_(sums, name=name, op=op, process_set=self.process_set)
+        norms = sums if is_max else sums ** (1.0 / order)
+        return dict(zip(parameters, norms.unbind()))
 
     def agree_on(self, found: torch.Tensor) -> None:
         """Makes a flag of a GradScaler the same on all ranks. Collective."""
@@ -244,6 +284,8 @@ class ShardedOptimizer(AveragingOptimizer):
 
         After synchronize() or clip_grad_norm_() it only updates.
         """
+        if self._lost:
+            raise InvalidArgumentError(self._lost)
         done = self._synchronized and not self._in_backward and self._communicates
         if closure is None and done and self._should_synchronize:
             with self.skip_synchronize():
@@ -378,6 +420,7 @@ class ShardedOptimizer(AveragingOptimizer):
 
         A shard is collective: raises MismatchError on all ranks if one has another rank's.
         """
+        self._lost = ""
         if not self._communicates:
             super().load_state_dict(dict(state_dict))
             return
@@ -399,6 +442,15 @@ class ShardedOptimizer(AveragingOptimizer):
                     key: value.clone() if isinstance(value, torch.Tensor) else value
                     for key, value in kept.items()
                 }
+
+    def options(self) -> list[dict[str, Any]]:
+        """The options of each group."""
+        return [{k: v for k, v in group.items() if k != "params"} for group in self.param_groups]
+
+    def set_options(self, options: list[dict[str, Any]]) -> None:
+        """Gives each group these options."""
+        for group, given in zip(self.param_groups, options):
+            group.update(given)
 
     def memory_bytes(self) -> dict[str, int]:
         """The memory of this rank: "parameters", "gradients" that are sent, "shard", "state"."""
