@@ -15,6 +15,7 @@ from ronde._core import __version__ as __version__
 from ronde.torch import elastic as elastic
 from ronde.torch import functions
 from ronde.torch import mpi_ops as mpi_ops
+from ronde.torch._sharded.muon import ShardedMuon as ShardedMuon
 from ronde.torch._sharded.state import merge_sharded_states as merge_sharded_states
 from ronde.torch.compression import Compression as Compression
 from ronde.torch.functions import *
@@ -31,6 +32,7 @@ if not TYPE_CHECKING:
         "Compression",
         "DistributedOptimizer",
         "OneBitAdam",
+        "ShardedMuon",
         "SyncBatchNorm",
         "__version__",
         "elastic",

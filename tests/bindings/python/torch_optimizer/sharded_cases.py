@@ -390,6 +390,65 @@ def _only_matrices(model, make):
     return make(model)
 
 
+class Words(nn.Module):
+    """A model with an embedding, hidden matrices and a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(37, 16)
+        self.hidden = nn.Sequential(nn.Linear(16, 48), nn.Tanh(), nn.Linear(48, 16))
+        self.head = nn.Linear(16, 37)
+
+    def forward(self, tokens):
+        return self.head(self.hidden(self.embedding(tokens))).pow(2).mean()
+
+
+def words():
+    torch.manual_seed(0)
+    return Words()
+
+
+def case_sharded_muon_updates_hidden_matrices_and_the_rest_with_adamw():
+    plain, model = words(), words()
+    hidden = [
+        p for name, p in plain.named_parameters() if name.startswith("hidden") and p.dim() > 1
+    ]
+    rest = [p for name, p in plain.named_parameters() if not any(p is one for one in hidden)]
+    pair = [torch.optim.Muon(hidden, lr=0.02), torch.optim.AdamW(rest, lr=0.003)]
+    optimizer = hvd.ShardedMuon(
+        model.named_parameters(), lr=0.02, adamw={"lr": 0.003}, shard="gradients"
+    )
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.1)
+    for step in range(4):
+        plain.zero_grad()
+        optimizer.zero_grad()
+        plain(batch(step)).backward()
+        model(batch(step)).backward()
+        for parameter in plain.parameters():
+            parameter.grad = hvd.allreduce(parameter.grad)
+        for one in pair:
+            one.step()
+            one.param_groups[0]["lr"] *= 0.1 if step % 2 else 1
+        optimizer.step()
+        scheduler.step()
+    for ours, theirs in zip(model.parameters(), plain.parameters()):
+        assert torch.allclose(ours, theirs, atol=1e-6)
+    again = words()
+    again.load_state_dict(model.state_dict())
+    resumed = hvd.ShardedMuon(again.named_parameters(), lr=0.02, adamw={"lr": 0.003})
+    resumed.load_state_dict(optimizer.state_dict())
+    for one, other in ((model, optimizer), (again, resumed)):
+        other.zero_grad()
+        one(batch(9)).backward()
+        other.step()
+    assert_same(again.parameters(), list(model.parameters()))
+
+
+def case_sharded_muon_says_what_it_cannot_orthogonalise():
+    with pytest.raises(ronde.InvalidArgumentError, match=r"hidden\.0\.bias has 1 dimensions"):
+        hvd.ShardedMuon(words().named_parameters(), is_hidden=lambda name, _: "hidden" in name)
+
+
 def case_any_optimizer_can_be_sharded_by_tensors():
     by_tensors(lambda model: torch.optim.SGD(model.parameters(), 0.01, 0.9), shard_by="tensors")
 
@@ -400,8 +459,8 @@ def case_any_optimizer_can_be_sharded_by_tensors():
 
 
 def case_owners_share_the_cost():
-    shapes = [torch.Size([512, 2048])] * 12 + [torch.Size([8])] * 5
-    work = costs(torch.optim.Muon([nn.Parameter(torch.ones(2, 2))]), shapes)
+    tensors = [torch.empty(512, 2048, device="meta")] * 12 + [torch.empty(8, device="meta")] * 5
+    work = costs(torch.optim.Muon([nn.Parameter(torch.ones(2, 2))]), tensors)
     chosen = owners(work, 4)
     assert [chosen[:12].count(place) for place in range(4)] == [3, 3, 3, 3]
 

@@ -35,7 +35,7 @@ class Returning:
         """True once a step has shown which modules use which parameters."""
         return bool(self._hooks) and self._steps > 0
 
-    def _watch(self, model: torch.nn.Module) -> None:
+    def _watch(self, model: Any) -> None:
         """Hooks keep this alive: parameters may be under way when the optimizer is gone."""
 
         def before_forward(module: Any, *_: Any) -> None:
@@ -70,8 +70,8 @@ class Returning:
         if not module.training:
             self.wait()
             return
-        for parameter in [*own, *self._hidden]:
-            self._wait_for(self._bucket_of.get(parameter))
+        for used in (*own, *self._hidden):
+            self._wait_for(self._bucket_of.get(used))
 
     def _wait_for(self, bucket: ShardBucket | None) -> None:
         handle = self._in_flight.pop(bucket, None) if bucket is not None else None

@@ -115,7 +115,7 @@ class ShardedOptimizer(AveragingOptimizer):
         """The gradients by the places of their owners; None: each rank owns a part of all."""
         if self._way == "elements":
             return [(None, gradients)]
-        work = costs(self, [gradient.shape for gradient in gradients])
+        work = costs(self, [gradient.parameter for gradient in gradients])
         chosen = owners(work, self.process_set.size() or 1)
         return list(by_owner(gradients, chosen).items())
 
@@ -159,7 +159,7 @@ class ShardedOptimizer(AveragingOptimizer):
         """The ranks that share the work; None: this rank is alone."""
         if not self._communicates:
             return None
-        return Members(list(self.process_set.ranks), self.process_set.rank())
+        return Members(list(self.process_set.ranks), self.process_set.rank() or 0)
 
     def hold_whole(self) -> Any:
         """The whole state, which the next epoch of an elastic job starts from. Collective."""
@@ -360,7 +360,7 @@ class ShardedOptimizer(AveragingOptimizer):
     # State.
 
     def _own_shard(self) -> dict[str, Any]:
-        place = self.process_set.rank(), self.process_set.size() or 1
+        place = self.process_set.rank() or 0, self.process_set.size() or 1
         return states.make_shard(self._layout, self._pieces(), self.state, place)
 
     def _gathered(self) -> dict[Parameter, states.State]:

@@ -22,7 +22,7 @@ class ShardedGradient(torch.Tensor):
 
     parameter: torch.Tensor
     owner: Callable[[], Any]
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @staticmethod
     def __new__(cls, parameter: torch.Tensor, owner: Any) -> ShardedGradient:
@@ -37,7 +37,7 @@ class ShardedGradient(torch.Tensor):
         return f"ShardedGradient({list(self.shape)}, {self.dtype})"
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls, function: Any, _types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         first = next(_gradients(args), None)
