@@ -149,7 +149,9 @@ def error_feedback() -> str:
 
 def sharded() -> str:
     """One step of a sharded optimizer on two ranks."""
-    figure = Figure(760, 300, "Each rank updates its half of the parameters, with its half of state")
+    figure = Figure(
+        760, 300, "Each rank updates its half of the parameters, with its half of state"
+    )
     for rank in range(2):
         top = 25 + 140 * rank
         figure.box(20, top, 720, 115, kind="group")
