@@ -141,6 +141,43 @@ def case_parameters_return_in_the_next_forward_pass():
     assert_same(model.parameters(), expected)
 
 
+def attention():
+    """Modules whose children's parameters are used without their forward passes."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 2, 40, dropout=0.0, batch_first=True)
+    return nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+
+
+def case_parameters_that_are_used_without_their_module_are_waited_for():
+    results = []
+    for way in (None, "gradients"):
+        model = attention()
+        inner = torch.optim.Adam(model.parameters(), lr=0.01)
+        optimizer = hvd.DistributedOptimizer(
+            inner,
+            model.named_parameters(),
+            groups=[list(layer.parameters()) for layer in model.layers],
+            shard=way,
+            model=model if way else None,
+        )
+        for step in range(4):
+            optimizer.zero_grad()
+            x = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(step + hvd.rank()))
+            model(x).pow(2).sum().backward()
+            optimizer.step()
+            if step == 2:
+                model.eval()
+                results.append(model(x).detach())
+                model.train()
+        if way:
+            assert {id(p) for p in optimizer._returning._hidden} == {
+                id(p) for layer in model.layers for p in layer.self_attn.out_proj.parameters()
+            }
+            optimizer.wait_for_parameters()
+        results.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    assert_same(results[2:], results[:2])
+
+
 def case_a_state_dict_waits_for_parameters_that_return():
     plain, model = tied(), tied()
     train(plain, distributed(plain), steps=3)
@@ -282,6 +319,10 @@ def case_a_process_set_shards_among_its_ranks():
     plain, model = tied(), tied()
     expected = train(plain, distributed(plain, process_set=even))
     assert_same(train(model, distributed(model, shard="optimizer", process_set=even)), expected)
+    plain, model = tied(), tied()
+    expected = train(plain, distributed(plain, process_set=even))
+    options = {"shard": "gradients", "shard_by": "tensors", "process_set": even}
+    assert_same(train(model, distributed(model, **options)), expected)
     hvd.remove_process_set(even)
 
 

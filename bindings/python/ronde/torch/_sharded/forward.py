@@ -23,6 +23,7 @@ class Returning:
         self._in_flight: dict[ShardBucket, Handle[Any]] = {}
         self._order: dict[ShardBucket, None] = {}  # of the buckets' first use
         self._seen: set[torch.Tensor] = set()  # parameters of modules that ran in this step
+        self._used: set[torch.Tensor] = set()  # those of which backward made gradients
         self._hidden: set[torch.Tensor] = set()  # used without their module
         self._bucket_of: dict[torch.Tensor, ShardBucket] = {}
         self._hooks: list[Any] = []
@@ -78,11 +79,16 @@ class Returning:
         if handle is not None:
             handle.wait()
 
+    def note_gradients(self, bucket: ShardBucket) -> None:
+        """Its gradients are about to be sent."""
+        made = (g.parameter for g in bucket.gradients if g.parameter.grad is not None)
+        self._used.update(made)
+
     def learn(self) -> None:
-        """A step begins: parameters with gradients that no module's forward pass had are hidden."""
-        made = {p for p, bucket in self._bucket_of.items() if p.grad is not None}
-        self._hidden |= made - self._seen
+        """A backward pass is over: parameters that it used but no module's forward pass, hide."""
+        self._hidden |= self._used - self._seen
         self._seen.clear()
+        self._used.clear()
         self._steps += 1
 
     def in_order(self, buckets: list[ShardBucket]) -> list[ShardBucket]:

@@ -12,7 +12,7 @@ from ronde._calls.argument_checks import shown
 from ronde._calls.reduce_ops import Average, Max, Sum
 from ronde._collectives.calls import Call
 from ronde._collectives.objects import allgather_object
-from ronde._errors import InvalidArgumentError, UnsupportedError
+from ronde._errors import Error, InvalidArgumentError, UnsupportedError
 from ronde._training.gradients import GradientOptions
 from ronde.torch._collectives.allreduce import allreduce_
 from ronde.torch._optimizers.averaging import AveragingOptimizer, all_optimizers
@@ -192,8 +192,8 @@ class ShardedOptimizer(AveragingOptimizer):
         if not self._under_way:
             self._norms.clear()
             self._returning.wait()
-            self._returning.learn()
         self._under_way = True
+        self._returning.note_gradients(bucket)
         call = self._call_of(bucket)
         bucket.handle = self._after_namesakes(
             bucket.name, lambda: bucket.reduce(self, self._sparse_as_dense, call)
@@ -212,6 +212,11 @@ class ShardedOptimizer(AveragingOptimizer):
             handle.wait(together=awaited)
             self._findings.note(handle, bucket)
             bucket.show()
+
+    def _exchange(self) -> list[Error]:
+        problems = super()._exchange()
+        self._returning.learn()
+        return problems
 
     def zero_grad(self, *arguments: Any, **options: Any) -> None:
         """As the wrapped optimizer's; an error while gradients are in flight."""
