@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from ronde.torch._sharded.placeholder import ShardedGradient
 # elements as in the whole tensor, and round alike.
 _STEP = 64
 _WAIT_S = 0.05
+_SPACE_BYTES = 8 << 20  # fits most buckets
 
 
 class Members(NamedTuple):
@@ -77,20 +78,19 @@ class Spaces:
         size = count * bucket.flat.element_size()
         found = self._free(size)
         if found is None:
-            found = memory(size, torch.uint8)
+            found = memory(max(size, _SPACE_BYTES), torch.uint8)
         return found[:size].view(dtype)
 
     def _free(self, size: int) -> torch.Tensor | None:
+        """A space that nothing uses any more. One that is too small gives way."""
         if len(self._shared) > 1 and not any(handle.done() for _, handle in self._shared):
             with suppress(TimeoutError):
                 self._shared[0][1].wait(timeout=_WAIT_S)
-        for place, (space, handle) in enumerate(self._shared):
-            if handle.done():
-                del self._shared[place]
-                if space.numel() >= size:
-                    return space
-                return self._free(size)
-        return None
+        ended = [one for one in self._shared if one[1].done()]
+        fitting = [one for one in ended if one[0].numel() >= size]
+        for one in [*fitting, *ended][:1]:
+            self._shared = [other for other in self._shared if other is not one]
+        return fitting[0][0] if fitting else None
 
     def note(self, space: torch.Tensor, handle: Handle[Any]) -> None:
         """The space is in use until the operation ends."""
@@ -112,8 +112,10 @@ class ShardBucket(Bucket):
 
     whole = False
 
-    def __init__(self, gradients: list[Gradient], members: Members, spaces: Spaces) -> None:
-        """Moves the parameters to the buffer."""
+    def __init__(
+        self, gradients: list[Gradient], members: Members, spaces: Spaces, optimizer: Any
+    ) -> None:
+        """Moves the parameters to the buffer. optimizer: answers for the placeholders."""
         super().__init__(gradients)
         for gradient in gradients:
             _refuse_devices(gradient)
@@ -129,6 +131,7 @@ class ShardBucket(Bucket):
         self.strides = [torch.empty_like(g.parameter).stride() for g in gradients]
         self.slots = [self._slot(self.flat, place) for place in range(len(gradients))]
         self.attach()
+        self.placeholders = [ShardedGradient(g.parameter, optimizer) for g in gradients]
         self.pieces = [one for place in range(len(gradients)) for one in self._piece(place)]
 
     def _padded(self, end: int) -> int:
@@ -176,11 +179,8 @@ class ShardBucket(Bucket):
         shapes = [f"{g.name}{list(g.shape)}" for g in self.gradients]
         return f"{len(shapes)} sharded gradients: {short(shapes)}"
 
-    def reduce(self, owner: Any, sparse_as_dense: bool, call: Call) -> Handle[Any]:
-        """Starts the reduction. Parameters have placeholders then, and full gradients are freed.
-
-        owner: answers for the placeholders.
-        """
+    def reduce(self, sparse_as_dense: bool, call: Call) -> Handle[Any]:
+        """Starts the reduction. Parameters have placeholders then, and full gradients are freed."""
         self.attach()
         space = self.spaces.take(self)
         for place, gradient in enumerate(self.gradients):
@@ -189,9 +189,9 @@ class ShardBucket(Bucket):
                 space[self.starts[place] + gradient.shape.numel() : self._end(place)].zero_()
         handle = self._start(space, call)
         self.spaces.note(space, handle)
-        for gradient in self.gradients:
+        for gradient, placeholder in zip(self.gradients, self.placeholders):
             if gradient.parameter.requires_grad:
-                gradient.parameter.grad = ShardedGradient(gradient.parameter, owner)
+                gradient.parameter.grad = placeholder
         return handle
 
     def _end(self, place: int) -> int:
@@ -234,11 +234,16 @@ class OwnedBucket(ShardBucket):
     whole = True
 
     def __init__(
-        self, gradients: list[Gradient], members: Members, spaces: Spaces, owner: int
+        self,
+        gradients: list[Gradient],
+        members: Members,
+        spaces: Spaces,
+        optimizer: Any,
+        owner: int,
     ) -> None:
         """owner: its place among the members."""
         self.root, self._owns = members.ranks[owner], owner == members.place
-        super().__init__(gradients, members, spaces)
+        super().__init__(gradients, members, spaces, optimizer)
 
     def _padded(self, end: int) -> int:
         return end
@@ -269,9 +274,6 @@ def _refuse_devices(gradient: Gradient) -> None:
             f"{gradient.name} is on {device}, but sharded parameters live in host memory; leave "
             "out shard="
         )
-
-
-Maker = Callable[[list[Gradient]], ShardBucket]
 
 
 def by_owner(gradients: Sequence[Gradient], owners: Sequence[int]) -> dict[int, list[Gradient]]:

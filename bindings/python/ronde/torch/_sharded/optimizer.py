@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from ronde._calls.argument_checks import shown
+from ronde._calls.handle import Handle
 from ronde._calls.reduce_ops import Average, Max, Sum
 from ronde._collectives.calls import Call
 from ronde._collectives.objects import allgather_object
-from ronde._errors import Error, InvalidArgumentError, UnsupportedError
+from ronde._errors import DuplicateNameError, Error, InvalidArgumentError, UnsupportedError
 from ronde._training.gradients import GradientOptions
 from ronde.torch._collectives.allreduce import allreduce_
 from ronde.torch._optimizers.averaging import AveragingOptimizer, all_optimizers
@@ -123,8 +124,8 @@ class ShardedOptimizer(AveragingOptimizer):
         members = self._members
         assert members is not None
         if owner is None:
-            return ShardBucket(gradients, members, self._spaces)
-        return OwnedBucket(gradients, members, self._spaces, owner)
+            return ShardBucket(gradients, members, self._spaces, self)
+        return OwnedBucket(gradients, members, self._spaces, self, owner)
 
     def _add_new_ones(self) -> None:
         before = len(self._buckets)
@@ -196,7 +197,7 @@ class ShardedOptimizer(AveragingOptimizer):
         self._returning.note_gradients(bucket)
         call = self._call_of(bucket)
         bucket.handle = self._after_namesakes(
-            bucket.name, lambda: bucket.reduce(self, self._sparse_as_dense, call)
+            bucket.name, lambda: bucket.reduce(self._sparse_as_dense, call)
         )
 
     def _call_of(self, bucket: Bucket) -> Call:
@@ -291,7 +292,7 @@ class ShardedOptimizer(AveragingOptimizer):
         """
         if self._lost:
             raise InvalidArgumentError(self._lost)
-        done = self._synchronized and not self._in_backward and self._communicates
+        done = self._synchronized and not self._in_backward
         if closure is None and done and self._should_synchronize:
             with self.skip_synchronize():
                 return super().step()
@@ -351,7 +352,7 @@ class ShardedOptimizer(AveragingOptimizer):
                 site=self._call_site,
                 compression="none",
             )
-            self._returning.note(bucket, bucket.gather(call))
+            self._returning.note(bucket, _after_others(self, bucket, call))
         if not self._returning.overlaps or self._replicas.is_on():
             self._returning.wait()
 
@@ -469,6 +470,17 @@ class ShardedOptimizer(AveragingOptimizer):
             "shard": _bytes(b.summed for b in shards),
             "state": _bytes(held),
         }
+
+
+def _after_others(optimizer: Any, bucket: ShardBucket, call: Call) -> Handle[Any]:
+    """Starts to return parameters; if others of these names are under way, after those."""
+    try:
+        return bucket.gather(call)
+    except DuplicateNameError:
+        for other in list(all_optimizers):
+            if isinstance(other, ShardedOptimizer) and other is not optimizer:
+                other.wait_for_parameters()
+        return bucket.gather(call)
 
 
 def _bytes(tensors: Any) -> int:
