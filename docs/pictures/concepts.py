@@ -147,6 +147,39 @@ def error_feedback() -> str:
     return figure.svg()
 
 
+def sharded() -> str:
+    """One step of a sharded optimizer on two ranks."""
+    figure = Figure(
+        760, 300, "Each rank updates its half of the parameters, with its half of state"
+    )
+    for rank in range(2):
+        top = 25 + 140 * rank
+        figure.box(20, top, 720, 115, kind="group")
+        figure.text(35, top + 24, f"rank {rank}", "strong", "start")
+        own = "ab"[rank]
+        figure.text(85, top + 45, "gradients", "small")
+        figure.box(35, top + 55, 50, 40, "", "a")
+        figure.box(85, top + 55, 50, 40, "", "b")
+        figure.text(285, top + 45, "average", "small")
+        figure.box(260, top + 55, 50, 40, "", own)
+        figure.text(425, top + 45, "state", "small")
+        figure.box(375, top + 55, 50, 40, "", own)
+        figure.box(430, top + 55, 50, 40, "", own)
+        figure.arrow(312, top + 75, 370, top + 75)
+        figure.text(665, top + 45, "parameters", "small")
+        figure.box(615, top + 55, 50, 40, "", "a")
+        figure.box(665, top + 55, 50, 40, "", "b")
+        figure.arrow(140, top + 75, 255, top + 75, kind="accent")
+        figure.arrow(485, top + 75, 610, top + 75, kind="accent")
+    figure.arrow(135, 122, 255, 232, kind="accent")
+    figure.arrow(135, 212, 255, 108, kind="accent")
+    figure.arrow(485, 108, 610, 208, kind="accent")
+    figure.arrow(485, 232, 610, 126, kind="accent")
+    figure.text(197, 50, "reduce-scatter", "small")
+    figure.text(547, 50, "allgather", "small")
+    return figure.svg()
+
+
 def pictures() -> dict[str, str]:
     """Returns each picture's text by its file name."""
     return {
@@ -156,6 +189,7 @@ def pictures() -> dict[str, str]:
         "tree.svg": tree(),
         "hierarchical.svg": hierarchical(),
         "error-feedback.svg": error_feedback(),
+        "sharded.svg": sharded(),
     }
 
 

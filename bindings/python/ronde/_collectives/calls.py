@@ -307,6 +307,14 @@ class Collectives(Generic[T]):
         """
         return self._start(ALLREDUCE, False, tensors, tensors, lambda _: tensors, call, views=views)
 
+    def into(self, kind: str, tensor: T, output: T | None, call: Call) -> Handle[None]:
+        """Starts a collective of contiguous tensors, by its name in the core.
+
+        `output` has room for the result, which may be larger or smaller than `tensor`; None where
+        this rank gets none.
+        """
+        return self._start(_kinds[kind], False, [tensor], [output], lambda _: None, call)
+
     def allocating(
         self, kind: str, wait: bool, tensors: Sequence[T], call: Call
     ) -> Handle[list[T]]:

@@ -15,11 +15,13 @@ from ronde._core import __version__ as __version__
 from ronde.torch import elastic as elastic
 from ronde.torch import functions
 from ronde.torch import mpi_ops as mpi_ops
+from ronde.torch._sharded.state import merge_sharded_states as merge_sharded_states
 from ronde.torch.compression import Compression as Compression
 from ronde.torch.functions import *
 from ronde.torch.mpi_ops import *
 from ronde.torch.onebit_adam import OneBitAdam as OneBitAdam
 from ronde.torch.optimizer import DistributedOptimizer as DistributedOptimizer
+from ronde.torch.sharded_muon import ShardedMuon as ShardedMuon
 from ronde.torch.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 
 # Errors name the user's line, also where torch's autograd calls in between.
@@ -30,9 +32,11 @@ if not TYPE_CHECKING:
         "Compression",
         "DistributedOptimizer",
         "OneBitAdam",
+        "ShardedMuon",
         "SyncBatchNorm",
         "__version__",
         "elastic",
+        "merge_sharded_states",
         "mpi_ops",
         *functions.__all__,
         *mpi_ops.__all__,

@@ -21,6 +21,7 @@ from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde._job.runtime import rank, size
 from ronde.torch._optimizers.optimizer_state import TensorsApart, put_state
 from ronde.torch._optimizers.watching import lazy_error
+from ronde.torch._sharded.optimizer import ShardedOptimizer
 from ronde.torch.mpi_ops import broadcast_async_
 
 __all__ = [
@@ -142,9 +143,10 @@ def broadcast_optimizer_state(
     """Gives every rank the root's optimizer state and options (learning rate, ...), in place.
 
     Works for every torch optimizer, also before its first step. Groups, their lists and tensors
-    stay the same objects, so schedulers made before go on. `model` is accepted for Horovod scripts
-    and not needed. Raises InvalidArgumentError for other objects; on all ranks MismatchError if the
-    groups differ in their numbers of parameters.
+    stay the same objects, so schedulers made before go on. Of a sharded optimizer it sends the
+    options alone: its state has no copies that could differ. `model` is accepted for Horovod
+    scripts and not needed. Raises InvalidArgumentError for other objects; on all ranks
+    MismatchError if the groups differ in their numbers of parameters.
     """
     del model
     if not isinstance(optimizer, torch.optim.Optimizer):
@@ -152,6 +154,10 @@ def broadcast_optimizer_state(
             f"expected a torch.optim.Optimizer, not {type(optimizer).__name__}"
         )
     _check_groups(optimizer, root_rank)
+    if isinstance(optimizer, ShardedOptimizer):
+        groups = broadcast_object(optimizer.options(), root_rank)
+        optimizer.set_options(groups)
+        return
     sent = TensorsApart(optimizer)
     state = broadcast_pickle(
         optimizer.state_dict() if rank() == root_rank else None,

@@ -10,6 +10,7 @@ import torch
 
 from ronde._calls.described import described
 from ronde._calls.reduce_ops import Adasum, Average
+from ronde._errors import InvalidArgumentError
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde._training.gradients import GradientOptions, check_passes
 from ronde._training.mixing import mixed
@@ -18,6 +19,8 @@ from ronde.torch._optimizers.delta import DeltaOptimizer
 from ronde.torch._optimizers.gradients import Parameter
 from ronde.torch._optimizers.preparing import check_optimizer
 from ronde.torch._optimizers.wrapped_types import typed
+from ronde.torch._sharded.kinds import way_to_shard
+from ronde.torch._sharded.optimizer import ShardedOptimizer
 from ronde.torch.compression import Compression
 
 
@@ -36,6 +39,9 @@ def DistributedOptimizer(
     process_set: ProcessSet = global_process_set,
     flat_gradients: bool = False,
     weight: float | None = None,
+    shard: str | None = None,
+    shard_by: str | None = None,
+    model: torch.nn.Module | None = None,
 ) -> Any:
     """Makes an optimizer average its gradients over all ranks before each step.
 
@@ -61,6 +67,11 @@ def DistributedOptimizer(
     for sparse gradients.
     weight: of this rank's gradients in the average, as set_weight() changes it at each step: the
     number of its samples, where batches differ between ranks. On all ranks or on none.
+    shard: "optimizer" or "gradients": each rank updates a part of the parameters and keeps that
+    part's state. Gradients leave by reduce-scatter; "gradients" frees them meanwhile. See
+    docs/sharded.md for what the result adds and state_dict(), which is collective.
+    shard_by: "elements" or "tensors", which whole-tensor optimizers (Muon, Adafactor) have.
+    model: with shard, parameters return during its next forward pass, and not in step().
     Raises InvalidArgumentError (a ValueError) for bad names, groups, compressions; TypeError: op.
     """
     check_optimizer(optimizer, (AveragingOptimizer, DeltaOptimizer))
@@ -69,8 +80,13 @@ def DistributedOptimizer(
     )
     check_passes(backward_passes_per_step)
     # It shares parameter groups and state, so that existing schedulers see changes.
-    wrapped = mixed(DeltaOptimizer if op == Adasum else AveragingOptimizer, optimizer)
+    mixin = ShardedOptimizer if shard is not None else AveragingOptimizer
+    wrapped = mixed(DeltaOptimizer if op == Adasum and shard is None else mixin, optimizer)
     wrapped.__dict__.pop("step", None)
+    if shard is not None:
+        wrapped._shard(shard, way_to_shard(optimizer, shard_by), model)
+    elif shard_by is not None or model is not None:
+        raise InvalidArgumentError("shard_by and model are for shard=...")
     _tell_schedulers(optimizer)
     wrapped._distribute(named_parameters, backward_passes_per_step, flat_gradients, options, weight)
     return wrapped

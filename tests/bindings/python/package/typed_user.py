@@ -185,6 +185,9 @@ def model() -> None:
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     other = hvd.OneBitAdam(layers.named_parameters(), lr=1e-3)
     other.step()
+    muon = hvd.ShardedMuon(layers.named_parameters(), lr=0.02, adamw={"lr": 3e-4})
+    merged: dict[str, object] = hvd.merge_sharded_states([muon.state_dict(sharded=True)])
+    muon.load_state_dict(merged)
     state = hvd.elastic.TorchState(layers, optimizer, epoch=0)
 
     @hvd.elastic.run

@@ -200,14 +200,16 @@ def flatten_plain(buckets: Sequence[Bucket], grouped: bool, sparse_as_dense: boo
 
 def flatten(buckets: Sequence[Bucket], grouped: bool, sparse_as_dense: bool) -> list[Bucket]:
     """Buckets of one dtype each in flat memory: as listed, or (not grouped) by size."""
+    return [FlatBucket(run, sparse_as_dense) for run in flat_runs(buckets, grouped)]
+
+
+def flat_runs(buckets: Sequence[Bucket], grouped: bool) -> list[list[Gradient]]:
+    """The gradients of each flat bucket."""
     lists = [bucket.gradients for bucket in buckets]
     if not grouped:  # backward begins at the end
         lists = [[g for gradients in reversed(lists) for g in gradients]]
-    made: list[Bucket] = []
-    for gradients in lists:
-        for part in _of_one_dtype(gradients):
-            made += [FlatBucket(run, sparse_as_dense) for run in _runs(part, grouped)]
-    return made
+    parts = [part for gradients in lists for part in _of_one_dtype(gradients)]
+    return [run for part in parts for run in _runs(part, grouped)]
 
 
 def _of_one_dtype(gradients: Sequence[Gradient]) -> list[list[Gradient]]:

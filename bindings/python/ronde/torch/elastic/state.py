@@ -19,6 +19,7 @@ from ronde._snapshots.nested import Keep, copied
 from ronde.common.elastic import ObjectState
 from ronde.torch._optimizers.optimizer_state import put_state
 from ronde.torch._optimizers.watching import lazy_error
+from ronde.torch._sharded.optimizer import ShardedOptimizer
 from ronde.torch.elastic import _dcp
 from ronde.torch.elastic.sampler import ElasticSampler
 from ronde.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
@@ -27,6 +28,7 @@ __all__ = [
     "ModelStateHandler",
     "OptimizerStateHandler",
     "SamplerStateHandler",
+    "ShardedStateHandler",
     "StateHandler",
     "TorchState",
     "get_handler_registry",
@@ -117,6 +119,9 @@ class _CopyingHandler(StateHandler):
     def _put(self, saved: Any) -> None:
         self.value.load_state_dict(saved)
 
+    def before_save(self) -> None:
+        """Called on all ranks before a commit copies the value."""
+
     def save(self) -> None:
         """Copies the value; in a state, over the newest copy."""
         if len(self.copies.parts) == 1 and self.copies.parts[0] is self.part:
@@ -173,6 +178,33 @@ class OptimizerStateHandler(_CopyingHandler):
         broadcast_optimizer_state(self.value, root_rank=self.root)
 
 
+class ShardedStateHandler(OptimizerStateHandler):
+    """The whole state of a sharded optimizer, which each rank keeps of the last commit."""
+
+    def __init__(self, value: Any) -> None:
+        """Ranks that join make one while the others do not: so nothing is gathered here."""
+        self._held: Any = None
+        super().__init__(value)
+
+    def before_save(self) -> None:
+        """Gathers the state. Collective."""
+        self._held = self.value.hold_whole()
+
+    def _take(self, keep: Keep) -> Any:
+        return copied(self._held, keep)
+
+    def _put(self, saved: Any) -> None:
+        if saved is not None:
+            self._held = copied(saved)
+            self.value.put_whole(self._held)
+
+    def sync(self) -> None:
+        """Gives all ranks the first one's last commit, if there is one."""
+        held = broadcast_object(self._held if rank() == self.root else None, self.root)
+        if held is not None:
+            self._put(held)
+
+
 class SamplerStateHandler(_CopyingHandler):
     """The position of a sampler."""
 
@@ -182,6 +214,7 @@ class SamplerStateHandler(_CopyingHandler):
 
 
 _handler_registry: list[tuple[type, type]] = [
+    (ShardedOptimizer, ShardedStateHandler),
     (torch.nn.Module, ModelStateHandler),
     (torch.optim.Optimizer, OptimizerStateHandler),
     (ElasticSampler, SamplerStateHandler),
@@ -271,6 +304,8 @@ class TorchState(ObjectState):
         """Copies the state; the copy before this one is kept."""
         for handlers in self._others.values():
             handlers.fill()
+        for handler in self._copying_handlers():
+            handler.before_save()
         super().save()
         for handlers in self._others.values():
             handlers.turn()

@@ -1,0 +1,1 @@
+"""DistributedOptimizer(shard=...): each rank updates a part of the parameters."""

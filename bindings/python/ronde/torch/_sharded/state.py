@@ -1,0 +1,156 @@
+"""The state of a sharded optimizer: the shards of ranks, and the whole that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ronde._calls.argument_checks import shown
+from ronde._errors import InvalidArgumentError, MismatchError
+from ronde.torch._sharded.buckets import Piece
+
+KEY = "ronde_shard"
+# Numbers of an update that optimizers keep as tensors without dimensions.
+_NUMBERS = ("step", "eta", "mu", "mu_product")
+
+State = dict[str, Any]
+
+
+def make_shard(
+    named: Sequence[tuple[str, torch.Tensor]],
+    pieces: Sequence[Piece],
+    state: Mapping[Any, State],
+    place: tuple[int, int],
+) -> dict[str, Any]:
+    """What one rank has. named: all parameters of the optimizer. place: (rank, ranks)."""
+    numbers = {parameter: number for number, (_, parameter) in enumerate(named)}
+    kept = {numbers[one.parameter]: one for one in pieces if state.get(one.values)}
+    return {
+        KEY: {
+            "rank": place[0],
+            "ranks": place[1],
+            "names": [name for name, _ in named],
+            "forms": [(tuple(p.shape), tuple(_dense_strides(p))) for _, p in named],
+            "parts": {n: (one.start, one.stop, one.whole) for n, one in kept.items()},
+        },
+        "state": {n: dict(state[one.values]) for n, one in kept.items()},
+    }
+
+
+def is_shard(saved: Any) -> bool:
+    """True for the state of one rank alone."""
+    return isinstance(saved, Mapping) and KEY in saved
+
+
+def merge_sharded_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The whole state_dict(), from those that all ranks got from state_dict(sharded=True).
+
+    It loads on any number of ranks, and into the plain optimizer. Not collective: any process may
+    merge files. Raises InvalidArgumentError where a shard is lost or belongs to another job.
+    """
+    states = list(states)
+    _check_complete(states)
+    forms = states[0][KEY]["forms"]
+    merged: dict[int, State] = {}
+    for shard in sorted(states, key=lambda one: one[KEY]["rank"]):
+        for number, values in shard["state"].items():
+            part = shard[KEY]["parts"][number]
+            _add(merged.setdefault(number, {}), values, part, forms[number])
+    whole = {name: value for name, value in states[0].items() if name != KEY}
+    return {**whole, "state": dict(sorted(merged.items()))}
+
+
+def _check_complete(states: list[Mapping[str, Any]]) -> None:
+    for state in states:
+        if not is_shard(state):
+            raise InvalidArgumentError(
+                f"expected results of state_dict(sharded=True), not {shown(type(state).__name__)}"
+            )
+    if not states:
+        raise InvalidArgumentError("no sharded states were given")
+    first = states[0][KEY]
+    found = sorted(one[KEY]["rank"] for one in states)
+    missing = sorted(set(range(first["ranks"])) - set(found))
+    if missing:
+        raise InvalidArgumentError(
+            f"the shard of rank {missing[0]} is missing: the state was saved by {first['ranks']} "
+            f"ranks, and those of {found} were given"
+        )
+    for one in states[1:]:
+        if [one[KEY][key] for key in ("ranks", "names")] != [first["ranks"], first["names"]]:
+            raise InvalidArgumentError(
+                f"the shards of ranks {first['rank']} and {one[KEY]['rank']} are of different "
+                "optimizers, or of jobs of different sizes"
+            )
+    if len(found) != first["ranks"]:
+        raise InvalidArgumentError(f"the shards are of ranks {found}: one was given twice")
+
+
+def _add(into: State, values: State, part: tuple[int, int, bool], form: Any) -> None:
+    """Adds a part of a parameter's state."""
+    start, stop, whole = part
+    shape, strides = form
+    for key, value in values.items():
+        if whole or not isinstance(value, torch.Tensor) or value.shape != (stop - start,):
+            into.setdefault(key, value.clone() if isinstance(value, torch.Tensor) else value)
+            continue
+        if key not in into:
+            into[key] = torch.empty_strided(shape, strides, dtype=value.dtype)
+        in_memory_order(into[key])[start:stop].copy_(value)
+
+
+def part_of(piece: Piece, state: State) -> State:
+    """The piece's part of a parameter's whole state."""
+    parameter = piece.parameter
+    return {key: _cut(key, value, piece, parameter) for key, value in state.items()}
+
+
+def _cut(key: str, value: Any, piece: Piece, parameter: torch.Tensor) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    number = not parameter.dim() and key in _NUMBERS
+    if piece.whole or number or value.shape != parameter.shape:
+        return value.detach().clone()
+    laid_out = torch.empty_strided(value.shape, _dense_strides(parameter), dtype=value.dtype)
+    laid_out.copy_(value.detach())
+    return in_memory_order(laid_out)[piece.start : piece.stop].clone()
+
+
+def in_memory_order(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements of a dense tensor as they follow each other in memory."""
+    return tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
+
+
+def _dense_strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    return tuple(torch.empty_like(tensor, device="meta").stride())
+
+
+def check_fits(saved: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """A problem of loading a shard on this rank; empty if there is none."""
+    there, here = saved[KEY], own[KEY]
+    if there["ranks"] != here["ranks"]:
+        return (
+            f"the state was saved by {there['ranks']} ranks, but {here['ranks']} load it: "
+            "merge_sharded_states() makes one of all of its shards that any number can load"
+        )
+    if there["rank"] != here["rank"]:
+        return f"the shard of rank {there['rank']} was given to rank {here['rank']}"
+    if there["names"] != here["names"]:
+        pairs = zip(there["names"], here["names"])
+        odd = next((pair for pair in pairs if pair[0] != pair[1]), None)
+        return (
+            f"the state has the parameter {odd[0]} in the place of {odd[1]}"
+            if odd
+            else f"the state has {len(there['names'])} parameters, but this optimizer "
+            f"{len(here['names'])}"
+        )
+    return ""
+
+
+def raise_first(problems: Sequence[str]) -> None:
+    """Raises MismatchError, on all ranks alike, for the first problem of a rank."""
+    for place, problem in enumerate(problems):
+        if problem:
+            raise MismatchError(f"loading a sharded state: on rank {place} of the set {problem}")
