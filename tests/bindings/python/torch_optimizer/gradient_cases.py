@@ -1,6 +1,7 @@
 """Cases for gradients that are no ordinary ones: frozen, unused, added later, shared, changed."""
 
 import pytest
+import ronde
 import ronde.torch as hvd
 import torch
 from torch import nn
@@ -160,6 +161,47 @@ def case_gradients_that_are_not_contiguous_are_averaged():
     optimizer.synchronize()
     for parameter, mean in zip(model.parameters(), expected):
         assert torch.allclose(parameter.grad, mean, rtol=1e-4)
+
+
+def convolutions(change_at, options):
+    """Parameters after steps of a fused optimizer, which reads memory in order."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3))
+    unused = nn.Conv2d(3, 2, 2).to(memory_format=torch.channels_last)
+    named = [*model.named_parameters(), *unused.named_parameters(prefix="unused")]
+    optimizer = torch.optim.SGD([p for _, p in named], lr=0.1, weight_decay=0.1, fused=True)
+    if options is not None:
+        optimizer = hvd.DistributedOptimizer(optimizer, named, **options)
+    for step in range(4):
+        optimizer.zero_grad()
+        if step == change_at:
+            model.to(memory_format=torch.channels_last)
+        images = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(step))
+        model(images.to(memory_format=torch.channels_last)).pow(2).mean().backward()
+        if options is None:
+            for parameter in unused.parameters():
+                parameter.grad = torch.zeros_like(parameter)
+        optimizer.step()
+    return [parameter.detach() for _, parameter in named]
+
+
+def case_gradients_keep_the_layout_of_parameters():
+    for change_at in (0, 2):
+        alone = convolutions(change_at, None)
+        for options in ({}, {"flat_gradients": True}, {"shard": "optimizer"}, {"groups": 1}):
+            for mine, expected in zip(convolutions(change_at, options), alone):
+                assert torch.allclose(mine, expected, rtol=1e-5, atol=1e-6), (change_at, options)
+
+
+def case_flat_gradients_of_other_layouts_are_an_error():
+    for options in ({"flat_gradients": True}, {"shard": "gradients"}):
+        model = nn.Conv2d(3, 4, 2)
+        if hvd.rank() == 0:
+            model.to(memory_format=torch.channels_last)
+        optimizer = wrapped(model, **options)
+        model(torch.ones(1, 3, 4, 4)).sum().backward()
+        with pytest.raises(ronde.MismatchError, match="with strides"):
+            optimizer.step()
 
 
 def case_gradients_that_torch_negates_lazily_are_averaged_as_they_read():

@@ -110,12 +110,17 @@ def check_in_place(tensors: Iterable[torch.Tensor]) -> None:
                 "a tensor that requires grad cannot be changed in place: autograd would not know; "
                 "pass tensor.detach(), or call within torch.no_grad()"
             )
-        if not tensor.is_contiguous() and _layout(tensor).repeats():
+        if repeats(tensor):
             raise InvalidArgumentError(
                 f"an expanded tensor cannot be written to: several of its elements are one place "
                 f"in memory (shape {list(tensor.shape)}, strides {list(tensor.stride())}); pass a "
                 "copy (tensor.clone())"
             )
+
+
+def repeats(tensor: torch.Tensor) -> bool:
+    """True if several of a dense tensor's elements are one place in memory."""
+    return not tensor.is_contiguous() and _layout(tensor).repeats()
 
 
 def _layout(tensor: torch.Tensor) -> Layout:

@@ -54,13 +54,13 @@ class FlatBucket(Bucket):
         return f"{self.gradients[place].name}, its element {element - self.starts[place]}"
 
     def _list(self) -> str:
-        """With the shapes: the core sees one tensor only."""
-        shapes = [f"{g.name}{list(g.shape)}" for g in self.gradients]
-        return f"{len(shapes)} gradients: {short(shapes)}"
+        """With shapes and layouts: the core sees one tensor only."""
+        return f"{len(self.gradients)} gradients: {short(list(map(shape_text, self.gradients)))}"
 
     def _view(self, gradient: Gradient) -> torch.Tensor:
-        start = self.starts[gradient.place]
-        return self.flat[start : start + gradient.shape.numel()].view(gradient.shape)
+        return self.flat.as_strided(
+            gradient.shape, layout_of(gradient), self.starts[gradient.place]
+        )
 
     def _in_place(self) -> bool:
         """True if all gradients are the views, in their memory."""
@@ -132,6 +132,20 @@ class FlatBucket(Bucket):
         for gradient, view in zip(self.gradients, self.views):
             if gradient.parameter.grad is not view:
                 self._attach(gradient)
+
+
+def layout_of(gradient: Gradient) -> tuple[int, ...]:
+    """The strides of its parameter, without gaps: fused optimizers need the same of both."""
+    return torch.empty_like(gradient.parameter, device="meta").stride()
+
+
+def shape_text(gradient: Gradient) -> str:
+    """Its name and shape, and the layout if that is another than C's."""
+    text = f"{gradient.name}{list(gradient.shape)}"
+    strides = layout_of(gradient)
+    if strides == torch.empty(gradient.shape, device="meta").stride():
+        return text
+    return f"{text} with strides {list(strides)}"
 
 
 def _allocate(counts: Sequence[int], dtype: torch.dtype) -> tuple[torch.Tensor, list[int]]:

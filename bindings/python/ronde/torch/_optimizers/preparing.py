@@ -9,7 +9,7 @@ import torch
 from ronde import _core
 from ronde._calls.reduce_ops import Average, Max, Min
 from ronde._errors import InvalidArgumentError
-from ronde.torch._collectives.adapter import check_tensors, collectives, storage_of
+from ronde.torch._collectives.adapter import check_tensors, collectives, repeats, storage_of
 from ronde.torch._collectives.sparse import nothing
 from ronde.torch._optimizers.gradients import Bucket, Gradient
 
@@ -64,8 +64,10 @@ class Preparing:
             if not self._sparse_as_dense:
                 return self._sparse(gradient, tensor)
             parameter.grad = tensor = tensor.to_dense()
-        elif not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
-            parameter.grad = tensor = tensor.resolve_conj().resolve_neg().contiguous()
+        elif tensor.is_conj() or tensor.is_neg():
+            parameter.grad = tensor = tensor.resolve_conj().resolve_neg()
+        if repeats(tensor):
+            parameter.grad = tensor = tensor.contiguous()
         check_gradient(gradient, tensor)
         address = tensor.data_ptr()
         other = self._in_flight.get(address) if address else None
@@ -74,19 +76,20 @@ class Preparing:
             address = tensor.data_ptr()
         self._in_flight.set(address, gradient.bucket)
         gradient.version, gradient.address = tensor._version, address
-        return tensor
+        # The average is copied back: fused optimizers need the parameter's layout (channels_last).
+        return tensor.contiguous()
 
     def _absent(self, gradient: Gradient) -> torch.Tensor:
         """An empty gradient, dense or sparse as on other ranks."""
         parameter = gradient.parameter
         if gradient.sparse_dims:
             return nothing(parameter, gradient.sparse_dims)
-        zeros = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+        zeros = torch.zeros_like(parameter)
         check_gradient(gradient, zeros)
         gradient.version, gradient.address = zeros._version, zeros.data_ptr()
         if parameter.requires_grad:  # other ranks may have used it; a frozen one gets no gradient
             parameter.grad = zeros
-        return zeros
+        return zeros.contiguous()
 
     def _sparse(self, gradient: Gradient, tensor: torch.Tensor) -> torch.Tensor | None:
         """The sparse gradient; from now on the parameter's gradients are sent as sparse."""

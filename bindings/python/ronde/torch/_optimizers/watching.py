@@ -45,6 +45,8 @@ class Watched:
         self._others = [p for p in self.parameters if p not in trained]
         self._shapes = [p.shape for p in self._trained]
         self._dtypes = [p.dtype for p in self._trained]
+        self._laid_out = [p for p in self._trained if p.dim() > 1]
+        self._strides = [p.stride() for p in self._laid_out]
 
     def are(self, groups: list[dict[str, Any]]) -> bool:
         """True if the groups hold the same parameters, and no more of them are trained."""
@@ -59,7 +61,9 @@ class Watched:
         )
 
     def are_unchanged(self) -> bool:
-        """True if all that are trained have the same shapes and dtypes."""
-        return [p.shape for p in self._trained] == self._shapes and [
-            p.dtype for p in self._trained
-        ] == self._dtypes
+        """True if all that are trained have the same shapes, dtypes and layouts."""
+        return (
+            [p.shape for p in self._trained] == self._shapes
+            and [p.dtype for p in self._trained] == self._dtypes
+            and [p.stride() for p in self._laid_out] == self._strides
+        )

@@ -16,6 +16,7 @@ from ronde._collectives.calls import Call
 from ronde._errors import InvalidArgumentError, TimeoutError
 from ronde._job.runtime import runtime
 from ronde.torch._collectives.adapter import collectives
+from ronde.torch._optimizers.flat import layout_of, shape_text
 from ronde.torch._optimizers.gradients import Bucket, Gradient, short
 from ronde.torch._sharded.placeholder import ShardedGradient
 
@@ -128,7 +129,7 @@ class ShardBucket(Bucket):
         self.flat = memory(self._padded(end), dtype)
         self.low, self.high = self._own_range()
         self.summed = memory(self.high - self.low, dtype)
-        self.strides = [torch.empty_like(g.parameter).stride() for g in gradients]
+        self.strides = [layout_of(gradient) for gradient in gradients]
         self.slots = [self._slot(self.flat, place) for place in range(len(gradients))]
         self.attach()
         self.placeholders = [ShardedGradient(g.parameter, optimizer) for g in gradients]
@@ -175,8 +176,8 @@ class ShardBucket(Bucket):
         return f"{self.gradients[place].name}, its element {element - self.starts[place]}"
 
     def _list(self) -> str:
-        """With the shapes: the core sees one tensor only."""
-        shapes = [f"{g.name}{list(g.shape)}" for g in self.gradients]
+        """With shapes and layouts: the core sees one tensor only."""
+        shapes = list(map(shape_text, self.gradients))
         return f"{len(shapes)} sharded gradients: {short(shapes)}"
 
     def reduce(self, sparse_as_dense: bool, call: Call) -> Handle[Any]:
