@@ -139,9 +139,9 @@ Status check_outputs(const bench::Options& options) {
 }
 
 /// Says which peers are not there, and returns their names.
-std::string leave_out_peers(const std::vector<std::string>& peers, const Config& config) {
+std::string leave_out_peers(const bench::Options& options, const Config& config) {
   std::vector<std::string> names;
-  for (const bench::MissingPeer& peer : bench::missing_peers(peers, config)) {
+  for (const bench::MissingPeer& peer : bench::missing_peers(options.peers, config)) {
     fmt::print(stderr, "ronde bench: peer {} is left out: {}\n", peer.name, peer.why);
     names.push_back(peer.name);
   }
@@ -151,7 +151,7 @@ std::string leave_out_peers(const std::vector<std::string>& peers, const Config&
 int start_workers(const bench::Options& options, const Config& config, const Arguments& arguments) {
   std::vector<std::string> command = {value_or_exit(kBench, own_program())};
   exit_if_failed(kBench, check_outputs(options));
-  const std::string left_out = leave_out_peers(options.peers, config);
+  const std::string left_out = leave_out_peers(options, config);
   const bool mpi = std::ranges::count(options.peers, "mpi") >
                    std::ranges::count(bench::split_list(left_out), "mpi");
   command.insert(command.end(), arguments.begin(), arguments.end());
@@ -162,15 +162,15 @@ int start_workers(const bench::Options& options, const Config& config, const Arg
 }
 
 /// Measures as one rank of a job that somebody has started: `ronde run -H a,b -- ronde bench`.
-int work_in_job(BenchRequest& request, const Config& config, bool has_np) {
-  if (has_np && request.options.np != config.size) {
+int work_in_job(const bench::Options& options, const Config& config, bool has_np) {
+  if (has_np && options.np != config.size) {
     exit_if_failed(kBench,
                    {Code::kInvalidArgument,
                     fmt::format("--np={}, but this is a rank of a job of {}; leave --np out",
-                                request.options.np, config.size)});
+                                options.np, config.size)});
   }
-  request.texts.left_out = leave_out_peers(bench::split_list(request.texts.peers), config);
-  return work(value_or_exit(kBench, bench::complete(request.options, request.texts)));
+  if (config.rank == 0) exit_if_failed(kBench, check_outputs(options));
+  return work(options);
 }
 
 }  // namespace
@@ -184,7 +184,7 @@ CLI::App* add_bench_command(CLI::App& app, const Arguments& arguments) {
     const auto options = value_or_exit(kBench, bench::complete(request->options, request->texts));
     if (request->worker) exit_with(work(options));
     const Config config = value_or_exit(kBench, worker_config(options));
-    exit_with(config.size > 1 ? work_in_job(*request, config, command->count("--np") > 0)
+    exit_with(config.size > 1 ? work_in_job(options, config, command->count("--np") > 0)
                               : start_workers(options, config, arguments));
   });
   return command;

@@ -213,7 +213,7 @@ class Comparison {
         continue;
       }
       const auto usual = from(one.usual, memory_of(mine->tensor), bytes_of(mine->tensor));
-      if (std::ranges::count(one.ranks, job_.rank()) == 0 || mine->tensor.out == nullptr) continue;
+      if (std::ranges::count(one.ranks, job_.rank()) == 0) continue;
       std::memcpy(mine->tensor.out, usual.data(), usual.size());
     }
     std::string text = fmt::format("; repaired: {} tensors have the values of most ranks now",
@@ -247,16 +247,18 @@ void plant(Runtime& runtime, std::span<const NamedTensor> tensors) {
 }  // namespace
 
 bool Job::check_replicas(std::span<const NamedTensor> tensors, ProcessSet set, CallSite site) {
+  const bool repairs = impl_->runtime->config().replica_check == "repair";
   std::set<std::string_view> names;
-  for (const NamedTensor& one : tensors) {
-    if (!names.insert(one.name).second) {
-      throw InvalidArgument(fmt::format("check_replicas: two tensors are named \"{}\"", one.name));
+  for (const auto& [name, tensor] : tensors) {
+    const auto refuse = [&name](std::string_view why) {
+      throw InvalidArgument(fmt::format("check_replicas: \"{}\" {}", name, why));
+    };
+    if (!names.insert(name).second) refuse("is the name of two tensors");
+    if (tensor.cuda_device >= 0) refuse("is in the memory of a device; allowed is host memory");
+    if (tensor.out == nullptr && repairs) refuse("cannot be written, so it cannot be repaired");
+    if (tensor.out != nullptr && tensor.out != tensor.in) {
+      refuse("is read in one place and written in another; allowed is one memory");
     }
-    if (one.tensor.cuda_device < 0) continue;
-    throw InvalidArgument(
-        fmt::format("check_replicas: \"{}\" is in the memory of a device; allowed "
-                    "is host memory",
-                    one.name));
   }
   plant(*impl_->runtime, tensors);
   return Comparison(*this, tensors, set, site).run();

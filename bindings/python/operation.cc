@@ -225,9 +225,27 @@ py::object finding_of(const Handle& handle) {
   return py::make_tuple(finding.tensor, finding.odd.element);
 }
 
+void bind_outcomes(py::class_<Handle>& binding) {
+  binding
+      .def_property_readonly(
+          "recv_splits", [](const Handle& handle) { return handle.operation()->recv_splits(); },
+          "alltoall: rows received from each member.")
+      .def_property_readonly(
+          "last_joined", [](const Handle& handle) { return handle.operation()->last_joined(); },
+          "join: the rank that joined last.")
+      .def_property_readonly(
+          "source", [](const Handle& handle) { return handle.message().source; },
+          "recv: the rank that sent the message.")
+      .def_property_readonly(
+          "bytes", [](const Handle& handle) { return handle.message().bytes; },
+          "recv: the message's size.");
+}
+
 void bind_handle(py::module_& module) {
-  py::class_<Handle>(module, "Handle",
-                     "An operation in flight. Keeps the tensors alive until it has ended.")
+  py::class_<Handle> binding(module, "Handle",
+                             "An operation in flight. Keeps the tensors alive until it has ended.");
+  bind_outcomes(binding);
+  binding
       .def("done", &Handle::done, "True if it has ended, with or without an error; never blocks.")
       .def(
           "wait",
@@ -274,19 +292,7 @@ void bind_handle(py::module_& module) {
           "(tensor, element) of the first value that is not finite, or None; once done.")
       .def("judge", &Handle::judge, py::arg("tensor"), py::arg("outcome"),
            "Warns of the finding that it holds, or raises it. `tensor`: that tensor's name.\n\n"
-           "outcome: what else follows from it, for the text.")
-      .def_property_readonly(
-          "recv_splits", [](const Handle& handle) { return handle.operation()->recv_splits(); },
-          "alltoall: rows received from each member.")
-      .def_property_readonly(
-          "last_joined", [](const Handle& handle) { return handle.operation()->last_joined(); },
-          "join: the rank that joined last.")
-      .def_property_readonly(
-          "source", [](const Handle& handle) { return handle.message().source; },
-          "recv: the rank that sent the message.")
-      .def_property_readonly(
-          "bytes", [](const Handle& handle) { return handle.message().bytes; },
-          "recv: the message's size.");
+           "outcome: what else follows from it, for the text.");
 }
 
 }  // namespace

@@ -205,6 +205,15 @@ void bind_timeline(py::class_<Runtime, RuntimePtr>& binding) {
           py::arg("name"));
 }
 
+void bind_drills(py::class_<Runtime, RuntimePtr>& binding) {
+  binding
+      .def("replica_tensors", &replica_tensors, py::arg("step"),
+           "Parts of the names of the tensors in which faults are to be planted after this step.")
+      .def("plant_in", &plant_in, py::arg("name"), py::arg("dtype"), py::arg("data"),
+           py::arg("element_bytes"), py::arg("step"),
+           "Plants in these bytes of a tensor, if it is meant. True if they have changed.");
+}
+
 }  // namespace
 
 void bind_runtime(py::module_& module) {
@@ -259,12 +268,7 @@ void bind_runtime(py::module_& module) {
            "{(process set, tensor): (norm of what waits, norm of the result)}.")
       .def("describe_backends",
            [](Runtime& runtime) { return runtime.groups().describe_backends(); });
-  binding
-      .def("replica_tensors", &replica_tensors, py::arg("step"),
-           "Parts of the names of the tensors in which faults are to be planted after this step.")
-      .def("plant_in", &plant_in, py::arg("name"), py::arg("dtype"), py::arg("data"),
-           py::arg("element_bytes"), py::arg("step"),
-           "Plants in these bytes of a tensor, if it is meant. True if they have changed.");
+  bind_drills(binding);
   bind_timeline(binding);
   module.def("abandon", &abandon, py::arg("runtime"),
              "Never ends this runtime in this process: for the child of a fork.");

@@ -94,7 +94,10 @@ bool read_part(const FaultRow& row, std::string_view name, std::string_view valu
   if (name == "bit") return read(value, injection.bit) && injection.bit >= 0 && injection.bit < 128;
   if (name == "where") return read_where(value, injection.in_result);
   if (name == "factor") return read(value, injection.factor) && std::isfinite(injection.factor);
-  if (name == "seconds") return read(value, injection.seconds) && injection.seconds > 0;
+  constexpr double kLongest = 86'400;
+  if (name == "seconds") {
+    return read(value, injection.seconds) && injection.seconds > 0 && injection.seconds <= kLongest;
+  }
   return read(value, injection.element);
 }
 
@@ -275,10 +278,9 @@ void Injector::after(const Bundle& bundle, const Work& work) {
     const Injection& what = fault.what;
     if (!what.in_result || fault.planted || options_.steps() + 1 < what.step) continue;
     for (std::size_t s = 0; s < work.segments.size() && !fault.planted; ++s) {
-      const SegmentOrigin from = work.origins.empty() ? SegmentOrigin{s, 0} : work.origins[s];
       const Segment& segment = work.segments[s];
-      const BundleTensor& tensor = bundle.tensors[from.tensor];
-      const std::size_t begin = from.begin + static_cast<std::size_t>(tensor.begin);
+      const BundleTensor& tensor = bundle.tensors[s];
+      const auto begin = static_cast<std::size_t>(tensor.begin);
       const std::size_t width = size_of(work.reduction.dtype);
       Injection here = what;
       here.element -= std::min(begin, what.element);

@@ -13,7 +13,7 @@ namespace {
 
 using Hash = std::uint64_t (*)(const void*, std::size_t) noexcept;
 
-/// The same bits, two and a half times as fast.
+/// Returns the hash by AVX-512 where the processor has it: it gives the same bits.
 Hash fastest_hash() noexcept {
 #if RONDE_HASH_AVX512
   if (__builtin_cpu_supports("avx512f")) return hash64_avx512;

@@ -127,7 +127,7 @@ Status AdasumCommunicator::exchange(const Work& work, const AbortToken& abort) {
   moved.send_bytes = flat.chunk_bytes;
   moved.recv_bytes = recv_bytes;
   moved.bytes = flat.bytes * size_;
-  RONDE_RETURN_IF_ERROR(host_.run(moved, kNoStream, abort));
+  RONDE_RETURN_IF_ERROR(host_.run(moved, kNoStream, abort).in_tensor({}));
   for (std::size_t rank = 0; rank < size_; ++rank) {
     const std::byte* at = received + rank * mine;
     for (Part& part : parts_) {
@@ -189,7 +189,7 @@ Status AdasumCommunicator::gather(const Work& work, const AbortToken& abort) {
   moved.segments = segments;
   moved.chunk_bytes = chunk_bytes_;
   moved.bytes = total_bytes(work);
-  return host_.run(moved, kNoStream, abort);
+  return host_.run(moved, kNoStream, abort).in_tensor({});
 }
 
 }  // namespace ronde

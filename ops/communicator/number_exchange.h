@@ -35,7 +35,7 @@ class NumberExchange {
     work.segments = {&segment, 1};
     work.chunk_bytes = chunk_bytes_;
     work.bytes = segment.bytes;
-    RONDE_RETURN_IF_ERROR(host_.run(work, kNoStream, abort));
+    RONDE_RETURN_IF_ERROR(host_.run(work, kNoStream, abort).in_tensor({}));  // its own segments
     return std::span<const std::int64_t>(all_);
   }
 

@@ -49,10 +49,6 @@ bool is_summed(const Bundle& bundle) noexcept {
 
 std::int64_t bits_of(double value) { return std::bit_cast<std::int64_t>(value); }
 
-SegmentOrigin origin_of(const Work& work, std::size_t segment) {
-  return work.origins.empty() ? SegmentOrigin{segment, 0} : work.origins[segment];
-}
-
 /// The error of one result. Values that are not finite for cause have none.
 double error_of(const Reduction& what, double value, long double exact, long double magnitude) {
   if (!std::isfinite(magnitude)) return 0;
@@ -78,7 +74,6 @@ double ulp_at(DType dtype, double magnitude) noexcept {
 }
 
 MeanCheck::~MeanCheck() {
-  if (rank_ != 0) return;
   for (const auto& [name, known] : known_) {
     log(LogLevel::kWarning,
         "RONDE_CHECK_MEAN: {} operations of \"{}\" compared with float64; the "
@@ -95,20 +90,19 @@ void MeanCheck::begin(const Bundle& bundle, const Work& work) {
   inputs_.assign(work.segments.size(), {});
   for (std::size_t s = 0; s < work.segments.size(); ++s) {
     const Segment& segment = work.segments[s];
-    if (!bundle.tensors[origin_of(work, s).tensor].checks_mean || segment.in == nullptr) continue;
+    if (!bundle.tensors[s].checks_mean || segment.in == nullptr) continue;
     inputs_[s].assign(segment.in, segment.in + segment.bytes);
   }
 }
 
 Status MeanCheck::end(const Bundle& bundle, const Work& work, bool lossy, const AbortToken& abort) {
   for (std::size_t s = 0; s < work.segments.size(); ++s) {
-    const SegmentOrigin from = origin_of(work, s);
-    const BundleTensor& tensor = bundle.tensors[from.tensor];
+    const BundleTensor& tensor = bundle.tensors[s];
     if (!tensor.checks_mean) continue;
     RONDE_ASSIGN_OR_RETURN(MeanError error, compare(work, s, abort));
     if (error.element < 0) continue;
-    error.element += static_cast<std::int64_t>(from.begin) + tensor.begin;
-    report(std::string(tensor.name), error, lossy);
+    error.element += tensor.begin;
+    report(tensor, error, lossy);
   }
   return {};
 }
@@ -162,39 +156,45 @@ MeanError MeanCheck::worst_of(const Work& work, std::span<const std::int64_t> al
   return worst;
 }
 
-/// The farthest of all ranks.
+/// The farthest of all ranks. The first rank whose work has the tensor reports.
 Result<MeanError> MeanCheck::agree(MeanError mine, const AbortToken& abort) {
   const std::array<std::int64_t, 4> numbers = {bits_of(mine.ulps), mine.element,
                                                bits_of(mine.value), bits_of(mine.exact)};
   RONDE_ASSIGN_OR_RETURN(const auto all, exchange_.allgather(numbers, abort));
   MeanError worst;
+  reporter_ = -1;
   for (std::size_t r = 0; r < static_cast<std::size_t>(size_); ++r) {
     const auto of = all.subspan(r * numbers.size(), numbers.size());
     const auto ulps = std::bit_cast<double>(of[0]);
-    if (of[1] < 0 || (worst.element >= 0 && ulps <= worst.ulps)) continue;
-    worst = {ulps, of[1], static_cast<int>(r), std::bit_cast<double>(of[2]),
-             std::bit_cast<double>(of[3])};
+    if (of[1] < 0) continue;
+    if (reporter_ < 0) reporter_ = static_cast<int>(r);
+    if (worst.element >= 0 && ulps <= worst.ulps) continue;
+    const int rank = options_.ranks.empty() ? static_cast<int>(r) : options_.ranks[r];
+    worst = {ulps, of[1], rank, std::bit_cast<double>(of[2]), std::bit_cast<double>(of[3])};
   }
   return worst;
 }
 
-void MeanCheck::report(const std::string& name, const MeanError& error, bool lossy) {
-  Known& known = known_[name];
-  ++known.checks;
-  if (known.worst.element < 0 || error.ulps > known.worst.ulps) known.worst = error;
+/// Of a tensor that is cut into pieces, the first one counts.
+void MeanCheck::report(const BundleTensor& tensor, const MeanError& error, bool lossy) {
   const bool beyond = !lossy && !(error.ulps <= mean_error_bound(size_));
+  const bool begins = tensor.begin == 0;
   if (MeanErrors* const totals = options_.totals) {
-    ++totals->compared;
+    if (begins) ++totals->compared;
     if (beyond) ++totals->beyond;
     if (error.ulps > totals->worst_ulps) totals->worst_ulps = error.ulps;
   }
   if (EventSink* events = options_.events == nullptr ? nullptr : options_.events->get()) {
-    events->counter(fmt::format("error of {} (ulp)", name), error.ulps);
+    events->counter(fmt::format("error of {} (ulp)", tensor.name), error.ulps);
   }
-  if (rank_ != 0) return;
+  if (rank_ != reporter_) return;
+  const std::string name(tensor.name);
+  Known& known = known_[name];
+  if (begins) ++known.checks;
+  if (known.worst.element < 0 || error.ulps > known.worst.ulps) known.worst = error;
   if (beyond) {
     warn(name, known, error);
-  } else if (known.checks % kBetweenReports == 0) {
+  } else if (begins && known.checks % kBetweenReports == 0) {
     log(LogLevel::kInfo, "RONDE_CHECK_MEAN: \"{}\" is off by {}", name, text_of(error));
   }
 }

@@ -28,7 +28,7 @@ struct MeanError {
   /// cancellation does not make small.
   double ulps = 0;
   std::int64_t element = -1;  ///< In the tensor; negative: nothing was compared.
-  int rank = -1;              ///< In the group.
+  int rank = -1;              ///< In the group; of the job, once ranks have agreed.
   double value = 0;
   double exact = 0;
 };
@@ -44,11 +44,12 @@ struct MeanCheckOptions {
   std::function<std::uint64_t()> steps = {};  ///< Training steps that have been marked; or empty.
   const EventSwitch* events = nullptr;        ///< Outlives it; may be null.
   MeanErrors* totals = nullptr;               ///< Outlives it; may be null.
+  std::vector<int> ranks = {};  ///< Of the job, in the group's order; empty: they are the same.
 };
 
-/// Calls for a work: begin(), then end() once it has run. The first rank of the group reports: a
-/// warning where an error is beyond the bound, else every 100 operations of a tensor and at the
-/// end. Threads: one at a time.
+/// Calls for a work: begin(), then end() once it has run. The first rank that has the tensor
+/// reports: a warning where an error is beyond the bound, else every 100 operations of a tensor and
+/// at the end. Threads: one at a time.
 class MeanCheck {
  public:
   /// `exchange` outlives it.
@@ -84,7 +85,7 @@ class MeanCheck {
   MeanError worst_of(const Work& work, std::span<const std::int64_t> all, std::size_t count,
                      const std::byte* out);
   Result<MeanError> agree(MeanError mine, const AbortToken& abort);
-  void report(const std::string& name, const MeanError& error, bool lossy);
+  void report(const BundleTensor& tensor, const MeanError& error, bool lossy);
   void warn(const std::string& name, Known& known, const MeanError& error);
 
   const MeanCheckOptions options_;
@@ -93,6 +94,7 @@ class MeanCheck {
   const int rank_;
   const int size_;
   std::map<std::string, Known, std::less<>> known_;
+  int reporter_ = -1;  // in the group
   // The work at hand.
   std::vector<std::vector<std::byte>> inputs_;  // by segment; empty: not compared, or zeros
   std::vector<double> values_;                  // of a block

@@ -58,7 +58,7 @@ struct MoveOptions {
   ProcessSet set = {};
 };
 
-/// A tensor that ranks have alike. Its `out` is written by a repair, if it is not null.
+/// A tensor that ranks have alike. A repair writes it; else its `out` may be null.
 struct NamedTensor {
   std::string name;
   Tensor tensor;

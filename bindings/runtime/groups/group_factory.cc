@@ -55,7 +55,10 @@ ExecutorOptions GroupFactory::executor_options(OpenedGroup opened, const GroupSp
   options.open_device = [this, spec, algorithm](int index) {
     return open_device(index, spec, algorithm);
   };
-  if (!options_.config.check_mean.empty()) options.check_mean = options_.check_mean;
+  if (!options_.config.check_mean.empty()) {
+    options.check_mean = options_.check_mean;
+    options.check_mean->ranks = spec.ranks;
+  }
   options.on_result = options_.on_result;
   options.rank = spec.rank;
   options.size = spec.size();

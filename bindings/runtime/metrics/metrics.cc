@@ -166,7 +166,7 @@ void write_negotiation(Exposition& out, const Meter& meter) {
          "Warnings of operations that some ranks did not submit.", meter.stall_warnings.get());
 }
 
-/// An ulp is written as a second is.
+/// seconds() writes nine decimals, which suits ulps.
 void write_means(Exposition& out, const MeanErrors& means) {
   if (means.compared == 0) return;
   single(out, "ronde_mean_checks_total", "counter", "Sums that were compared with float64.",
@@ -193,7 +193,7 @@ void write_connections(Exposition& out, const RankState& state) {
   out.family("ronde_connection_outage_seconds_total", "counter", "Time of these outages.");
   out.seconds(counts.outage_ns);
   single(out, "ronde_corrupted_total", "counter",
-         "Those of them that began with a wrong checksum (RONDE_CHECKSUMS): sent again.",
+         "Outages of connections that began with a wrong checksum (RONDE_CHECKSUMS).",
          counts.corrupted);
 }
 

@@ -57,7 +57,7 @@ int check_failing(int rank) {
   if (rank == 0) fewer.pop_back();
   RONDE_CHILD_REQUIRE(contains(error_of(job, fewer), "more differ: \"count\" (int64[]) on"));
   const NamedTensor twice{"weight", tensor(replica.weight)};
-  RONDE_CHILD_REQUIRE(contains(error_of(job, {twice, twice}), "two tensors are named"));
+  RONDE_CHILD_REQUIRE(contains(error_of(job, {twice, twice}), "is the name of two tensors"));
   job.barrier();
   return 0;
 }

@@ -21,8 +21,8 @@ struct Comparison {
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kAverage;
   double prescale = 1.0;
-  int sick = -1;        ///< The rank whose result is changed.
-  bool joined = false;  ///< The last rank has joined.
+  int sick = -1;    ///< The rank whose result is changed.
+  int joined = -1;  ///< A rank that has joined.
 };
 
 Bytes drawn(DType dtype, int rank, std::size_t count) {
@@ -49,6 +49,7 @@ void run(const Comparison& what, int ranks, std::size_t count, MeanErrors& total
     options.rank = rank;
     options.size = ranks;
     options.check_mean = MeanCheckOptions{.totals = rank == 0 ? &totals : &mine};
+    for (int r = 0; r < ranks; ++r) options.check_mean->ranks.push_back(r + 10);
     options.on_result = [&](const Bundle&, const Work& work) {
       if (rank == what.sick)
         work.segments[0].out[count / 2 * size_of(what.dtype)] ^= std::byte{0x40};
@@ -63,9 +64,9 @@ void run(const Comparison& what, int ranks, std::size_t count, MeanErrors& total
     bundle.op = what.op;
     bundle.prescale = what.prescale;
     BundleTensor tensor;
-    tensor.name = "compared";
     tensor.shape = {static_cast<std::int64_t>(count)};
-    if (!what.joined || rank + 1 < ranks) {
+    if (rank != what.joined) {
+      tensor.name = "compared";
       tensor.in = in.data();
       tensor.out = out.data();
     }
@@ -138,14 +139,21 @@ TEST_CASE("mean check: a wrong result of one rank is named on the first") {
   CHECK(totals.compared == 1);
   CHECK(totals.beyond == 1);
   CHECK(lines.have("\"compared\" is wrong by"));
-  CHECK(lines.have("at element 35000 on rank 2"));
+  CHECK(lines.have("at element 35000 on rank 12"));
 }
 
-TEST_CASE("mean check: a rank that has joined puts in zeros") {
+TEST_CASE("mean check: a rank that has joined puts in zeros, and another one reports") {
+  const Lines lines;
+  for (const int joined : {0, 2}) {
+    MeanErrors totals;
+    run({.joined = joined}, 3, 1009, totals);
+    CHECK(totals.compared == 1);
+    CHECK(totals.beyond == 0);
+  }
   MeanErrors totals;
-  run({.joined = true}, 3, 1009, totals);
-  CHECK(totals.compared == 1);
-  CHECK(totals.beyond == 0);
+  run({.sick = 2, .joined = 0}, 3, 1009, totals);
+  CHECK(lines.have("\"compared\" is wrong by"));
+  CHECK(lines.have("on rank 12"));
 }
 
 }  // namespace ronde::test

@@ -54,21 +54,6 @@ TEST_CASE("a sweep has a row for each size and system") {
 }
 
 TEST_CASE("a rank of a job measures in that job") {
-  const std::vector<std::string> job = {"run", "-np", "3", RONDE_PROGRAM, "bench"};
-  const auto with = [&job](std::vector<std::string> more) {
-    more.insert(more.begin(), job.begin(), job.end());
-    return run_ronde(std::move(more));
-  };
-  const Finished measured = with({"--sizes", "4", "--repetitions", "20", "--mode", "named"});
-  CHECK_MESSAGE(measured.status == 0, measured.err);
-  CHECK(measured.out.find("allreduce of float32 over 3 ranks") != std::string::npos);
-  const Finished refused = with({"-np", "2"});
-  CHECK(refused.status == 2);
-  CHECK(refused.err.find("--np=2, but this is a rank of a job of 3; leave --np out") !=
-        std::string::npos);
-}
-
-TEST_CASE("a rank of a job measures in that job") {
   const auto in_job = [](std::vector<std::string> more) {
     more.insert(more.begin(), {"run", "-np", "3", RONDE_PROGRAM, "bench"});
     return run_ronde(std::move(more));
