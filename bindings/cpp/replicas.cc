@@ -249,11 +249,12 @@ void plant(Runtime& runtime, std::span<const NamedTensor> tensors) {
 bool Job::check_replicas(std::span<const NamedTensor> tensors, ProcessSet set, CallSite site) {
   const bool repairs = impl_->runtime->config().replica_check == "repair";
   std::set<std::string_view> names;
-  for (const auto& [name, tensor] : tensors) {
-    const auto refuse = [&name](std::string_view why) {
-      throw InvalidArgument(fmt::format("check_replicas: \"{}\" {}", name, why));
+  for (const NamedTensor& one : tensors) {
+    const Tensor& tensor = one.tensor;
+    const auto refuse = [&one](std::string_view why) {
+      throw InvalidArgument(fmt::format("check_replicas: \"{}\" {}", one.name, why));
     };
-    if (!names.insert(name).second) refuse("is the name of two tensors");
+    if (!names.insert(one.name).second) refuse("is the name of two tensors");
     if (tensor.cuda_device >= 0) refuse("is in the memory of a device; allowed is host memory");
     if (tensor.out == nullptr && repairs) refuse("cannot be written, so it cannot be repaired");
     if (tensor.out != nullptr && tensor.out != tensor.in) {

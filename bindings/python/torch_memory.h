@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "bindings/runtime/operations.h"
 #include "core/protocol/request.h"
 
 namespace ronde::python {

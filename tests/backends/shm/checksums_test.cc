@@ -47,10 +47,10 @@ bool flip_behind(std::span<const std::byte> needle, std::size_t skipped) {
   const std::span<std::byte> all(begin, shm::Layout(kRanks).total_bytes());
   const TimePoint limit = now() + std::chrono::seconds(20);
   while (now() < limit) {
-    const auto found = std::ranges::search(all, needle);
-    if (found.empty()) continue;
+    const auto found = std::search(all.begin(), all.end(), needle.begin(), needle.end());
+    if (found == all.end()) continue;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the writer goes on
-    (found.begin() + static_cast<std::ptrdiff_t>(skipped))[0] ^= std::byte{1};
+    found[static_cast<std::ptrdiff_t>(skipped)] ^= std::byte{1};
     return true;
   }
   return false;
