@@ -20,7 +20,7 @@ from ronde.torch._optimizers.gradients import Parameter
 from ronde.torch._optimizers.preparing import check_optimizer
 from ronde.torch._optimizers.wrapped_types import typed
 from ronde.torch._sharded.kinds import way_to_shard
-from ronde.torch._sharded.optimizer import ShardedOptimizer
+from ronde.torch._sharded.optimizer import ShardedOptimizer, check_sharded
 from ronde.torch.compression import Compression
 
 
@@ -79,17 +79,48 @@ def DistributedOptimizer(
         compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups, process_set
     )
     check_passes(backward_passes_per_step)
+    if shard is not None:
+        way = way_to_shard(optimizer, shard_by)
+        check_sharded(shard, model, options, flat_gradients, weight)
+    elif shard_by is not None or model is not None:
+        raise InvalidArgumentError("shard_by and model are for shard=...")
+    previous = _whole_again(optimizer)
     # It shares parameter groups and state, so that existing schedulers see changes.
     mixin = ShardedOptimizer if shard is not None else AveragingOptimizer
     wrapped = mixed(DeltaOptimizer if op == Adasum and shard is None else mixin, optimizer)
     wrapped.__dict__.pop("step", None)
     if shard is not None:
-        wrapped._shard(shard, way_to_shard(optimizer, shard_by), model)
-    elif shard_by is not None or model is not None:
-        raise InvalidArgumentError("shard_by and model are for shard=...")
+        wrapped._shard(shard, way, model)
+    try:
+        wrapped._distribute(
+            named_parameters, backward_passes_per_step, flat_gradients, options, weight
+        )
+    except BaseException:
+        if previous is not None:
+            _shard_again(optimizer, previous)
+        raise
+    if shard is not None:
+        optimizer.__dict__["_sharded_by"] = wrapped  # alive on all ranks alike
     _tell_schedulers(optimizer)
-    wrapped._distribute(named_parameters, backward_passes_per_step, flat_gradients, options, weight)
     return wrapped
+
+
+def _whole_again(optimizer: torch.optim.Optimizer) -> Any:
+    """Gives the optimizer the state of which its last wrapper has shards. Collective.
+
+    Returns that wrapper; None if there is none.
+    """
+    previous = optimizer.__dict__.pop("_sharded_by", None)
+    if previous is not None:
+        previous._unshard()
+        optimizer.state = previous.state
+    return previous
+
+
+def _shard_again(optimizer: torch.optim.Optimizer, previous: Any) -> None:
+    """Undoes _whole_again()."""
+    optimizer.__dict__["_sharded_by"] = previous
+    previous._prepare(previous._parameters())
 
 
 def _tell_schedulers(optimizer: Any) -> None:

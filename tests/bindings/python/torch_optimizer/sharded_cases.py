@@ -579,3 +579,55 @@ def case_options_of_a_sharded_optimizer_are_broadcast():
     assert optimizer.param_groups[0]["lr"] == 1.5
     after = optimizer.state_dict()["state"]
     assert all(after[n][key].equal(v) for n in before for key, v in before[n].items())
+
+
+def case_a_dense_optimizer_takes_over_the_whole_state():
+    plain, model = tied(), tied()
+    dense = distributed(plain)
+    train(plain, dense)
+    inner = MAKERS["Adam"](groups_of(model))
+    train(model, hvd.DistributedOptimizer(inner, model.named_parameters(), shard="gradients"))
+    second = hvd.DistributedOptimizer(inner, model.named_parameters())
+    assert_same(train(model, second, first=3), train(plain, dense, first=3))
+    third = hvd.DistributedOptimizer(inner, model.named_parameters(), shard="optimizer")
+    third.load_state_dict(third.state_dict())  # torch puts another object in its place
+    last = hvd.DistributedOptimizer(inner, model.named_parameters())
+    assert_same(train(model, last, first=6), train(plain, dense, first=6))
+
+
+def case_optimizers_that_live_on_some_ranks_alone_do_not_matter():
+    model, other = tied(), tied()
+    inner = MAKERS["Adam"](groups_of(other))
+    kept = [
+        distributed(model, shard="optimizer"),
+        hvd.DistributedOptimizer(inner, other.named_parameters(), shard="optimizer"),
+    ]
+    train(model, kept[0])
+    expected = train(other, kept[1])
+    if hvd.rank():
+        kept.clear()
+        gc.collect()
+    train(model, distributed(model, shard="optimizer"))
+    again = hvd.DistributedOptimizer(inner, other.named_parameters(), shard="gradients")
+    plain = tied()
+    dense = distributed(plain)
+    assert_same(train(plain, dense), expected)
+    assert_same(train(other, again, first=3), train(plain, dense, first=3))
+
+
+def case_a_call_that_is_refused_changes_nothing():
+    plain, model = tied(), tied()
+    dense = distributed(plain)
+    inner = MAKERS["Adam"](groups_of(model))
+    sharded = hvd.DistributedOptimizer(inner, model.named_parameters(), shard="optimizer")
+    assert_same(train(model, sharded), train(plain, dense))
+    for options in (
+        {"shard": "optimizer", "weight": 1.0},
+        {"shard": "gradients", "named_parameters": [("one", torch.ones(1))]},
+        {"groups": [[model.scale], [model.scale]]},
+    ):
+        with pytest.raises(ronde.InvalidArgumentError):
+            hvd.DistributedOptimizer(inner, **options)
+        state, expected = sharded.state_dict()["state"], dense.state_dict()["state"]
+        assert all(state[n][key].equal(v) for n in expected for key, v in expected[n].items())
+    assert_same(train(model, sharded, first=3), train(plain, dense, first=3))

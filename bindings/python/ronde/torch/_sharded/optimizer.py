@@ -46,15 +46,7 @@ class ShardedOptimizer(AveragingOptimizer):
     _buckets: list[ShardBucket]  # type: ignore[assignment]
 
     def _shard(self, shard: str, way: str, model: torch.nn.Module | None) -> None:
-        """Called before _distribute(). way: see way_to_shard(). Raises for other options."""
-        if shard not in _KINDS:
-            raise InvalidArgumentError(
-                f'shard={shown(shard)}; allowed: "optimizer", "gradients", or None'
-            )
-        if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
-            raise UnsupportedError(f"shard= needs torch 2.1, not {torch.__version__}")
-        if model is not None and not isinstance(model, torch.nn.Module):
-            raise InvalidArgumentError(f"model={shown(model)}; allowed: a torch.nn.Module")
+        """Called before _distribute(), with what check_sharded() allows. way: way_to_shard()."""
         self._way = way
         self._spaces = Spaces(few=shard == "gradients")
         self._returning = Returning(model)
@@ -65,18 +57,7 @@ class ShardedOptimizer(AveragingOptimizer):
         mine = set(self._parameters())
         for other in list(all_optimizers):
             if isinstance(other, ShardedOptimizer) and mine.intersection(other._parameters()):
-                other._unshard()
-
-    def _distribute(
-        self,
-        named_parameters: Any,
-        backward_passes_per_step: int,
-        flat_gradients: bool,
-        options: GradientOptions,
-        weight: float | None,
-    ) -> None:
-        _refuse(options, flat_gradients, weight)
-        super()._distribute(named_parameters, backward_passes_per_step, False, options, weight)
+                other.wait_for_parameters()
 
     def set_weight(self, weight: float) -> None:
         """Raises InvalidArgumentError: sharded gradients have no weights."""
@@ -487,8 +468,22 @@ def _bytes(tensors: Any) -> int:
     return sum(one.numel() * one.element_size() for one in tensors)
 
 
-def _refuse(options: GradientOptions, flat_gradients: bool, weight: float | None) -> None:
+def check_sharded(
+    shard: str,
+    model: torch.nn.Module | None,
+    options: GradientOptions,
+    flat_gradients: bool,
+    weight: float | None,
+) -> None:
     """Raises InvalidArgumentError for options that sharded gradients do not have."""
+    if shard not in _KINDS:
+        raise InvalidArgumentError(
+            f'shard={shown(shard)}; allowed: "optimizer", "gradients", or None'
+        )
+    if not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
+        raise UnsupportedError(f"shard= needs torch 2.1, not {torch.__version__}")
+    if model is not None and not isinstance(model, torch.nn.Module):
+        raise InvalidArgumentError(f"model={shown(model)}; allowed: a torch.nn.Module")
     if flat_gradients:
         raise InvalidArgumentError("flat_gradients=True: sharded gradients are flat by themselves")
     if weight is not None:
