@@ -169,8 +169,18 @@ def leave_over(buckets: Iterable[Bucket]) -> None:
 
 
 def leave_over_at_end(owner: Any, buckets: list[Bucket]) -> None:
-    """Keeps the buckets in flight once their owner is collected."""
-    weakref.finalize(owner, leave_over, buckets).atexit = False
+    """Keeps the buckets in flight once their owner is collected, and ends the hooks.
+
+    Python's collector does not see that a parameter holds its hooks, which hold the parameter.
+    """
+
+    def end() -> None:
+        leave_over(buckets)
+        for bucket in buckets:
+            for gradient in bucket.gradients:
+                gradient.release()
+
+    weakref.finalize(owner, end).atexit = False
 
 
 def end_leftovers() -> None:
