@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ronde._calls.handle import Handle
+from ronde._errors import Error
 from ronde.torch._sharded.buckets import ShardBucket
+
+
+class Hook:
+    """A hook of a module. In a copy of the module, such as a saved one, it does nothing."""
+
+    def __init__(self, call: Callable[..., None] | None = None) -> None:
+        """call: takes what the hook is given."""
+        self._call = call
+
+    def __call__(self, *given: Any) -> None:
+        """Called by the module."""
+        if self._call is not None:
+            self._call(*given)
+
+    def __reduce__(self) -> Any:
+        return Hook, ()
 
 
 class Returning:
@@ -37,14 +56,8 @@ class Returning:
         return bool(self._hooks) and self._steps > 0
 
     def _watch(self, model: Any) -> None:
-        """Hooks keep this alive: parameters may be under way when the optimizer is gone."""
-
-        def before_forward(module: Any, *_: Any) -> None:
-            self.before(module)
-
-        def before_state(*_: Any) -> None:
-            self.wait()
-
+        before_forward = Hook(lambda module, *_: self.before(module))
+        before_state = Hook(lambda *_: self.wait())
         for module in model.modules():
             if module._parameters:
                 self._hooks.append(module.register_forward_pre_hook(before_forward))
@@ -111,7 +124,17 @@ class Returning:
 
     def end(self) -> None:
         """Waits for all, and ends the hooks."""
-        self.wait()
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks.clear()
+        try:
+            self.wait()
+        finally:
+            for hook in self._hooks:
+                hook.remove()
+            for kept in (self._hooks, self._bucket_of, self._order, self._in_flight):
+                kept.clear()
+            for used in (self._seen, self._used, self._hidden):
+                used.clear()
+
+    def end_quietly(self) -> None:
+        """As end(), once the optimizer is gone. Parameters may be under way then."""
+        with contextlib.suppress(Error):
+            self.end()
