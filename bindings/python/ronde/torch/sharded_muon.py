@@ -12,19 +12,20 @@ from ronde.torch._optimizers.gradients import described, named_pairs
 from ronde.torch._sharded.kinds import cost_of_elements, cost_of_muon
 from ronde.torch.optimizer import DistributedOptimizer
 
-_OUTER = ("embed", "emb", "head", "wte", "wpe", "output")
+_OUTER = ("head", "wte", "wpe", "output")
 
 
 def is_hidden(name: str, parameter: torch.Tensor) -> bool:
     """True for matrices that are not part of an embedding or a head, by their names."""
-    parts = name.lower().split(".")
-    return parameter.dim() == 2 and not any(
-        part.startswith(outer) or part.endswith(outer) for part in parts for outer in _OUTER
-    )
+    return parameter.dim() == 2 and not any(map(_is_outer, name.lower().split(".")))
+
+
+def _is_outer(part: str) -> bool:
+    return "emb" in part or part.startswith(_OUTER) or part.endswith(_OUTER)
 
 
 class MuonAndAdamW(torch.optim.Optimizer):
-    """An optimizer of two groups: the first is updated by torch's Muon, the second by AdamW."""
+    """An optimizer whose first group is updated by torch's Muon, and all others by AdamW."""
 
     def __init__(
         self,
@@ -40,9 +41,15 @@ class MuonAndAdamW(torch.optim.Optimizer):
         self._muon = torch.optim.Muon([torch.nn.Parameter(torch.zeros(1, 1))], **muon)
         self._adamw = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], **adamw)
         self._matrices = set(matrices)
-        given = ((self._muon, matrices), (self._adamw, others))
-        groups = [{**one.defaults, "params": list(params)} for one, params in given]
-        super().__init__(groups, {})
+        super().__init__([{"params": list(matrices)}, {"params": list(others)}], {})
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds a group with the options of AdamW; the first one has Muon's."""
+        defaults = self._updates(len(self.param_groups)).defaults
+        super().add_param_group({**defaults, **param_group})
+
+    def _updates(self, group: int) -> Any:
+        return self._adamw if group else self._muon
 
     def costs(self, parameters: Sequence[torch.Tensor]) -> list[int]:
         """The work of updating each, from which the owners follow."""
@@ -58,7 +65,8 @@ class MuonAndAdamW(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for one, group in zip((self._muon, self._adamw), self.param_groups):
+        for number, group in enumerate(self.param_groups):
+            one = self._updates(number)
             one.param_groups, one.state = [group], self.state
             one.step()
         return loss
@@ -78,10 +86,11 @@ def ShardedMuon(
     """A DistributedOptimizer whose ranks share the work of Muon: each matrix has one owner.
 
     named_parameters: model.named_parameters(). Hidden matrices, param_groups[0], are updated by
-    torch.optim.Muon; the rest, param_groups[1], by torch.optim.AdamW. adamw, muon: their further
-    options, such as {"lr": 3e-4}. is_hidden: a function of (name, parameter); by default matrices
-    whose names have no "embed", "head", "wte", "wpe" or "output". options: DistributedOptimizer's.
-    Raises InvalidArgumentError for hidden parameters that are no matrices.
+    torch.optim.Muon; the rest, param_groups[1], and groups added later by torch.optim.AdamW.
+    adamw, muon: their further options, such as {"lr": 3e-4}. is_hidden: a function of (name,
+    parameter); by default matrices, except those whose name has a part (between dots) with "emb" in
+    it or "head", "wte", "wpe" or "output" at an end. options: DistributedOptimizer's. Raises
+    InvalidArgumentError for hidden parameters that are no matrices.
     """
     pairs = [(name, p) for name, p in named_pairs(named_parameters) if p.requires_grad]
     hidden = [(name, p) for name, p in pairs if is_hidden(name, p)]

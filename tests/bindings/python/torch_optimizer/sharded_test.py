@@ -2,6 +2,10 @@
 
 import re
 
+import pytest
+import torch
+from ronde.torch.sharded_muon import is_hidden
+
 MODEL = """
     import os, signal, sys, time
     from pathlib import Path
@@ -186,3 +190,26 @@ ALONE = (
 def test_a_state_dict_on_one_rank_alone_says_that_all_must_ask(run_job):
     _, output = run_job(ALONE, 2, environment={"RONDE_STALL_ERROR_SECONDS": "1"})
     assert "told" in output, output
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    [
+        ("tok_embeddings.weight", False),
+        ("bert.embeddings.word_embeddings.weight", False),
+        ("token_embedding_table.weight", False),
+        ("embed_tokens.weight", False),
+        ("model.Embedding.weight", False),
+        ("transformer.wte.weight", False),
+        ("transformer.wpe.weight", False),
+        ("lm_head.weight", False),
+        ("head.weight", False),
+        ("output.weight", False),
+        ("layers.0.multihead_attn.in_proj_weight", True),
+        ("layers.0.feed_forward.w1.weight", True),
+        ("layers.0.attention.wq.weight", True),
+        ("layers.0.attention.wq.bias", False),
+    ],
+)
+def test_embeddings_and_heads_are_not_hidden(name, hidden):
+    assert is_hidden(name, torch.empty([2] * (2 - name.endswith("bias")))) == hidden
