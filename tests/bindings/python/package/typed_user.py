@@ -180,6 +180,12 @@ def model() -> None:
     sgd.check_replicas(extra={"loss": 1.0})
     with sgd.skip_synchronize():
         sgd.step()
+    adamw = torch.optim.AdamW(layers.parameters())
+    sharded = hvd.DistributedOptimizer(adamw, shard="gradients", model=layers)
+    assert_type(sharded.clip_grad_norm_(1.0), Tensor)
+    sharded.wait_for_parameters()
+    part: dict[str, object] = sharded.state_dict(sharded=True)
+    print(part, sharded.memory_bytes()["state"])
     hvd.DistributedOptimizer(torch.optim.LBFGS(layers.parameters())).synchronize()
     hvd.broadcast_parameters(layers.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
