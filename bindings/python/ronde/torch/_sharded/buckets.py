@@ -13,7 +13,7 @@ import torch
 from ronde import _core
 from ronde._calls.handle import Handle
 from ronde._collectives.calls import Call
-from ronde._errors import InvalidArgumentError, TimeoutError
+from ronde._errors import Error, InvalidArgumentError
 from ronde._job.runtime import runtime
 from ronde.torch._collectives.adapter import collectives
 from ronde.torch._optimizers.flat import layout_of, shape_text
@@ -85,7 +85,7 @@ class Spaces:
     def _free(self, size: int) -> torch.Tensor | None:
         """A space that nothing uses any more. One that is too small gives way."""
         if len(self._shared) > 1 and not any(handle.done() for _, handle in self._shared):
-            with suppress(TimeoutError):
+            with suppress(Error):  # whoever has the handle tells
                 self._shared[0][1].wait(timeout=_WAIT_S)
         ended = [one for one in self._shared if one[1].done()]
         fitting = [one for one in ended if one[0].numel() >= size]
@@ -163,9 +163,15 @@ class ShardBucket(Bucket):
         """Moves parameters that have other memory to the buffer."""
         for gradient, slot in zip(self.gradients, self.slots):
             parameter: Any = gradient.parameter
-            if parameter.data_ptr() != slot.data_ptr() and slot.numel():
-                slot.copy_(parameter.detach())
-                parameter.data = slot
+            if parameter.data_ptr() == slot.data_ptr() or not slot.numel():
+                continue
+            if parameter.shape != slot.shape:
+                raise InvalidArgumentError(
+                    f"{gradient.name} had the shape {list(slot.shape)} in backward(), but has "
+                    f"{list(parameter.shape)} now: give it other data after optimizer.step()"
+                )
+            slot.copy_(parameter.detach())
+            parameter.data = slot
 
     def look(self, passes: int) -> None:
         """Nothing: the memory was made for the shapes at the step's beginning."""
@@ -205,9 +211,14 @@ class ShardBucket(Bucket):
     @staticmethod
     def _collect(gradient: Gradient, slot: torch.Tensor, sparse_as_dense: bool) -> None:
         given = gradient.parameter.grad
-        if given is None or isinstance(given, ShardedGradient):
+        if given is None:
             slot.zero_()
             return
+        if isinstance(given, ShardedGradient):
+            raise InvalidArgumentError(
+                f"the gradient of {gradient.name} was reduced already; zero_grad() comes before "
+                "the next backward()"
+            )
         if given.is_sparse and not sparse_as_dense:
             raise InvalidArgumentError(
                 f"the gradient of {gradient.name} is sparse, which shard= does not support; pass "

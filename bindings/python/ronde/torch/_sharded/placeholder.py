@@ -20,7 +20,7 @@ class ShardedGradient(torch.Tensor):
     of whole gradients; other reads raise InvalidArgumentError. Norms and flags are collective.
     """
 
-    parameter: torch.Tensor
+    of: Callable[[], Any]  # the parameter: a strong reference would keep both for ever
     owner: Callable[[], Any]
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
@@ -30,8 +30,14 @@ class ShardedGradient(torch.Tensor):
         made: ShardedGradient = make(
             cls, parameter.shape, parameter.stride(), dtype=parameter.dtype, device="cpu"
         )
-        made.parameter, made.owner = parameter, weakref.ref(owner)
+        made.of, made.owner = weakref.ref(parameter), weakref.ref(owner)
         return made
+
+    @property
+    def parameter(self) -> torch.Tensor:
+        """Whose gradient it is."""
+        parameter: torch.Tensor = self.of()
+        return parameter
 
     def __repr__(self) -> str:  # type: ignore[override]
         return f"ShardedGradient({list(self.shape)}, {self.dtype})"
@@ -68,13 +74,14 @@ def _norm(owner: Any, _function: Any, args: Any, kwargs: Any) -> Any:
     gradient, order, dims = (*args, *(None, 2.0, None)[len(args) :])[:3]
     if dims or kwargs.get("dim") or kwargs.get("keepdim"):
         raise InvalidArgumentError("a sharded gradient has only the norm of all of its elements")
-    return owner.norms(float(order))[gradient.parameter].to(kwargs.get("dtype") or gradient.dtype)
+    dtype = kwargs.get("dtype") or gradient.dtype.to_real()
+    return owner.norms(float(order))[gradient.parameter].to(dtype)
 
 
 def _norms(owner: Any, _function: Any, args: Any, _kwargs: Any) -> Any:
     gradients, order = args[0], args[1] if len(args) > 1 else 2.0
     norms = owner.norms(float(order))
-    return [norms[one.parameter].to(one.dtype) for one in gradients]
+    return [norms[one.parameter].to(one.dtype.to_real()) for one in gradients]
 
 
 def _each_element(owner: Any, function: Any, args: Any, kwargs: Any) -> Any:
