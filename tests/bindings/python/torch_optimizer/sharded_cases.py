@@ -2,6 +2,8 @@
 
 import copy
 import gc
+import io
+import weakref
 
 import pytest
 import ronde
@@ -483,6 +485,22 @@ def case_sharded_muon_updates_hidden_matrices_and_the_rest_with_adamw():
     assert_same(again.parameters(), list(model.parameters()))
 
 
+def case_groups_added_to_sharded_muon_are_updated_by_adamw():
+    model, late = words(), nn.Parameter(torch.ones(130))
+    same = nn.Parameter(torch.ones(130))
+    adamw = torch.optim.AdamW([same], lr=0.003)
+    optimizer = hvd.ShardedMuon(model.named_parameters(), adamw={"lr": 0.003})
+    optimizer.add_param_group({"params": [late]})
+    for step in range(3):
+        optimizer.zero_grad()
+        adamw.zero_grad()
+        (model(batch(step)) + late.pow(2).sum()).backward()
+        same.pow(2).sum().backward()
+        optimizer.step()
+        adamw.step()
+    assert torch.allclose(late, same, atol=1e-6)
+
+
 def case_sharded_muon_says_what_it_cannot_orthogonalise():
     with pytest.raises(ronde.InvalidArgumentError, match=r"hidden\.0\.bias has 1 dimensions"):
         hvd.ShardedMuon(words().named_parameters(), is_hidden=lambda name, _: "hidden" in name)
@@ -631,3 +649,187 @@ def case_a_call_that_is_refused_changes_nothing():
         state, expected = sharded.state_dict()["state"], dense.state_dict()["state"]
         assert all(state[n][key].equal(v) for n in expected for key, v in expected[n].items())
     assert_same(train(model, sharded, first=3), train(plain, dense, first=3))
+
+
+def case_a_model_with_sharded_gradients_is_collected():
+    for options in ({}, {"model": True}):
+        model = tied()
+        wanted = {"model": model} if options else {}
+        optimizer = distributed(model, shard="gradients", **wanted)
+        train(model, optimizer, steps=2)
+        parameters = [weakref.ref(p) for p in model.parameters()]
+        del model, optimizer, wanted
+        gc.collect()
+        assert not any(one() is not None for one in parameters)
+    hvd.barrier()
+
+
+def case_a_closure_may_change_the_parameters():
+    results = []
+    for way in (None, "optimizer"):
+        model, late = tied(), nn.Parameter(torch.ones(130))
+        optimizer = distributed(model, MAKERS["SGD"], shard=way)
+        for step in range(3):
+
+            def closure(step=step, optimizer=optimizer, model=model, late=late):
+                optimizer.zero_grad()
+                if step == 1:
+                    optimizer.add_param_group({"params": [late], "lr": 0.1})
+                    model.frozen.requires_grad_(True)
+                    model.conv.to(memory_format=torch.contiguous_format)
+                loss = model(batch(step)) + late.pow(2).sum() * (1 + hvd.rank())
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+            assert len(optimizer.param_groups) == 2 + (step > 0)
+        results.append([p.detach().clone() for p in [*model.parameters(), late]])
+    assert_same(results[1], results[0])
+
+
+def case_replicas_are_compared_after_parameters_have_returned():
+    model = tied()
+    optimizer = distributed(model, shard="gradients", model=model)
+    train(model, optimizer, steps=4)
+    assert optimizer._returning._in_flight
+    assert optimizer.check_replicas()
+    assert not optimizer._returning._in_flight
+
+
+def case_data_that_is_given_after_backward_is_updated():
+    results = []
+    for way in (None, "optimizer"):
+        model = tied()
+        optimizer = distributed(model, shard=way)
+        for step in range(3):
+            optimizer.zero_grad()
+            model(batch(step)).backward()
+            model.inner.weight.data = model.inner.weight.data.clone() * 2
+            optimizer.step()
+        results.append([p.detach().clone() for p in model.parameters()])
+    assert_same(results[1], results[0])
+    optimizer.zero_grad()
+    model(batch(3)).backward()
+    model.inner.bias.data = torch.ones(2)
+    with pytest.raises(ronde.InvalidArgumentError, match=r"inner\.bias had the shape \[301\]"):
+        optimizer.step()
+
+
+def case_gradients_are_not_reduced_twice():
+    plain, model = tied(), tied()
+    dense, optimizer = distributed(plain), distributed(model, shard="optimizer")
+    train(plain, dense, steps=1)
+    optimizer.zero_grad()
+    model(batch(0)).backward()
+    optimizer.synchronize()
+    optimizer.synchronize()
+    optimizer.step()
+    assert_same(model.parameters(), list(plain.parameters()))
+    for again in (optimizer.step, optimizer.synchronize, lambda: optimizer.clip_grad_norm_(1.0)):
+        with pytest.raises(ronde.InvalidArgumentError, match="was reduced already; zero_grad"):
+            again()
+    for one in (dense, optimizer):
+        one.zero_grad()
+    plain.scale.square().backward()  # all others have zeros
+    model.scale.square().backward()
+    dense.step()
+    optimizer.step()
+    assert_same(model.parameters(), list(plain.parameters()))
+
+
+def case_an_optimizer_that_is_gone_leaves_a_model_as_it_was():
+    results = []
+    for way in (None, "gradients"):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(9, 133), nn.Tanh(), nn.Linear(133, 17))
+        inner = torch.optim.Adam(model.parameters(), lr=0.01)
+        options = {"shard": way, "model": model} if way else {}
+        optimizer = hvd.DistributedOptimizer(inner, model.named_parameters(), **options)
+        for step in range(4):
+            optimizer.zero_grad()
+            model(torch.full((2, 9), 0.1 * step + hvd.rank())).pow(2).sum().backward()
+            optimizer.step()
+        saved = io.BytesIO()
+        torch.save(model, saved)
+        del inner, optimizer
+        gc.collect()
+        results.append([p.detach().clone() for p in model.parameters()])
+        copied = torch.load(io.BytesIO(saved.getvalue()), weights_only=False)
+        assert copied(torch.ones(9)).equal(model(torch.ones(9))) or way
+    assert_same(results[1], results[0])
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+class Counting(torch.optim.SGD):
+    """Counts its steps in a state of its own."""
+
+    def step(self, closure=None):
+        self.state["steps"] = {"count": self.state.get("steps", {"count": 0})["count"] + 1}
+        return super().step(closure)
+
+
+def case_state_of_frozen_parameters_and_other_keys_is_kept():
+    def make(model):
+        inner = Counting(model.parameters(), 1e-4, momentum=0.9)
+        model.inner.requires_grad_(True)
+        model(batch(0)).backward()
+        inner.step()
+        inner.zero_grad()
+        model.inner.requires_grad_(False)
+        return inner
+
+    results = []
+    for way in (None, "optimizer"):
+        model = tied()
+        options = {"shard": way, "shard_by": "elements"} if way else {}
+        inner = make(model)
+        hvd.broadcast_optimizer_state(inner, root_rank=0)
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        optimizer = hvd.DistributedOptimizer(inner, model.named_parameters(), **options)
+        train(model, optimizer, first=1)
+        whole = optimizer.state_dict()
+        if way:
+            shards = hvd.allgather_object(optimizer.state_dict(sharded=True))
+            assert hvd.merge_sharded_states(shards)["state"].keys() == whole["state"].keys()
+            optimizer.load_state_dict(optimizer.state_dict(sharded=True))
+        assert whole["state"]["steps"] == {"count": 4}
+        model.inner.requires_grad_(True)
+        del whole["state"]["steps"]
+        buffers = [whole["state"][n]["momentum_buffer"] for n in sorted(whole["state"])]
+        results.append([b.clone() for b in buffers if b is not None])
+        results[-1] += train(model, optimizer, first=4)
+    assert_same(results[1], results[0])
+
+
+def case_complex_parameters_are_clipped():
+    results = []
+    for way in (None, "gradients"):
+        torch.manual_seed(0)
+        weights = nn.Parameter(torch.randn(131, dtype=torch.complex64))
+        inner = torch.optim.Adam([weights], lr=0.01)
+        optimizer = hvd.DistributedOptimizer(inner, [("weights", weights)], shard=way)
+        for step in range(3):
+            optimizer.zero_grad()
+            (weights * (step + 1 + 1j * hvd.rank())).abs().pow(2).sum().backward()
+            optimizer.synchronize()
+            norm = torch.nn.utils.clip_grad_norm_([weights], 0.5)
+            with optimizer.skip_synchronize():
+                optimizer.step()
+        results.append((norm, weights.detach().clone()))
+    assert torch.allclose(results[0][0], results[1][0])
+    assert torch.allclose(results[0][1], results[1][1], atol=1e-6)
+
+
+def case_modules_that_are_lazy_are_sharded_once_they_are_made():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(9, 133), nn.LazyLinear(5))
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), 0.1), model.named_parameters(), shard="optimizer"
+    )
+    for _ in range(2):
+        optimizer.zero_grad()
+        torch.manual_seed(1)
+        model(torch.ones(2, 9)).sum().backward()
+        optimizer.step()
+    assert_alike(model.parameters())
+    assert len(optimizer._layout) == 4

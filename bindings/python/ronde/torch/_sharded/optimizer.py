@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from ronde._calls.reduce_ops import Average, Max, Sum
 from ronde._collectives.calls import Call
 from ronde._collectives.objects import allgather_object
 from ronde._errors import DuplicateNameError, Error, InvalidArgumentError, UnsupportedError
+from ronde._snapshots.nested import copied
 from ronde._training.gradients import GradientOptions
 from ronde.torch._collectives.allreduce import allreduce_
 from ronde.torch._optimizers.averaging import AveragingOptimizer, all_optimizers
@@ -50,7 +52,9 @@ class ShardedOptimizer(AveragingOptimizer):
         self._way = way
         self._spaces = Spaces(few=shard == "gradients")
         self._returning = Returning(model)
-        self._layout: list[tuple[str, Parameter]] = []
+        weakref.finalize(self, self._returning.end_quietly).atexit = False
+        self._layout: list[states.Named] = []
+        self._piece_of: dict[Parameter, Piece] = {}  # this rank's
         self._norms: dict[float, dict[Parameter, torch.Tensor]] = {}
         self._whole: Any = None  # the state of the last commit of an elastic job
         self._lost = ""  # why there is no state any more
@@ -72,9 +76,7 @@ class ShardedOptimizer(AveragingOptimizer):
         self._members = self._members_now()
         super()._prepare(parameters)
         if self._communicates:
-            self._layout = [(self._parameter_names[p], p) for p in self._parameters()]
-            self._take_state()
-            self._returning.use(self._buckets)
+            self._note_buckets()
 
     def _bucketed(self, gradients: list[Gradient], groups: Any) -> list[Bucket]:
         if not self._communicates:
@@ -112,8 +114,7 @@ class ShardedOptimizer(AveragingOptimizer):
         before = len(self._buckets)
         super()._add_new_ones()
         if len(self._buckets) > before:
-            self._layout = [(self._parameter_names[p], p) for p in self._parameters()]
-            self._returning.use(self._buckets)
+            self._note_buckets()
 
     def _begin_epoch(self) -> None:
         """Shards among the ranks that there are now, from the last commit's state."""
@@ -121,6 +122,7 @@ class ShardedOptimizer(AveragingOptimizer):
         super()._begin_epoch()
         self._returning.forget()
         self._norms.clear()
+        self._drop_placeholders()
         if self._taken_over_by or not self._communicates:
             return
         now = self._members_now()
@@ -155,6 +157,8 @@ class ShardedOptimizer(AveragingOptimizer):
 
     def _let_go(self, site: str) -> None:
         self._returning.end()
+        self._drop_placeholders()
+        self._synchronized = False
         super()._let_go(site)
 
     def _look_for_changes(self) -> None:
@@ -163,7 +167,14 @@ class ShardedOptimizer(AveragingOptimizer):
             self._prepare(self._parameters())
 
     def _pieces(self) -> list[Piece]:
-        return [piece for bucket in self._buckets for piece in bucket.pieces]
+        return list(self._piece_of.values())
+
+    def _note_buckets(self) -> None:
+        """Buckets were made."""
+        self._layout = [states.Named.of(self._parameter_names[p], p) for p in self._parameters()]
+        self._piece_of = {one.parameter: one for b in self._buckets for one in b.pieces}
+        self._take_state()
+        self._returning.use(self._buckets)
 
     # Gradients.
 
@@ -195,6 +206,14 @@ class ShardedOptimizer(AveragingOptimizer):
             self._findings.note(handle, bucket)
             bucket.show()
 
+    def synchronize(self) -> None:
+        """Waits until all gradients are reduced to shards; nothing if no backward came since.
+
+        Raises InvalidArgumentError for gradients that a step has used already.
+        """
+        if not self._synchronized or self._in_backward:
+            super().synchronize()
+
     def _exchange(self) -> list[Error]:
         problems = super()._exchange()
         self._returning.learn()
@@ -203,17 +222,20 @@ class ShardedOptimizer(AveragingOptimizer):
     def zero_grad(self, *arguments: Any, **options: Any) -> None:
         """As the wrapped optimizer's; an error while gradients are in flight."""
         if not self._under_way:
-            for parameter in self._parameters():
-                if isinstance(parameter.grad, ShardedGradient):
-                    parameter.grad = None
+            self._drop_placeholders()
         super().zero_grad(*arguments, **options)
+        self._synchronized = False
+
+    def _drop_placeholders(self) -> None:
+        for parameter in self._parameters():
+            if isinstance(parameter.grad, ShardedGradient):
+                parameter.grad = None
 
     def parts_of(self, parameters: Sequence[Parameter]) -> list[torch.Tensor]:
         """This rank's averaged gradients of these parameters, about to be changed."""
         self._refuse_in_flight()
         self._norms.clear()
-        wanted = set(parameters)
-        pieces = [piece for piece in self._pieces() if piece.parameter in wanted]
+        pieces = [self._piece_of[p] for p in parameters if p in self._piece_of]
         return [piece.gradient for piece in pieces if piece.values.grad is not None]
 
     def norms(self, order: float) -> dict[Parameter, torch.Tensor]:
@@ -229,7 +251,8 @@ class ShardedOptimizer(AveragingOptimizer):
         sums = torch.zeros(len(parameters), dtype=torch.float64)
         for piece in self._pieces():
             if piece.values.grad is not None and piece.gradient.numel():
-                norm = torch.linalg.vector_norm(piece.gradient, order, dtype=torch.float64)
+                values = piece.gradient.abs() if piece.gradient.is_complex() else piece.gradient
+                norm = torch.linalg.vector_norm(values, order, dtype=torch.float64)
                 sums[numbers[piece.parameter]] = norm if is_max else norm**order
         name, op = f"{self._title()}: norms", Max if is_max else Sum
         allreduce_(sums, name=name, op=op, process_set=self.process_set)
@@ -248,8 +271,7 @@ class ShardedOptimizer(AveragingOptimizer):
 
         Returns the norm before. It synchronizes if synchronize() was not called.
         """
-        if not self._synchronized:
-            self.synchronize()
+        self.synchronize()
         return torch.nn.utils.clip_grad_norm_(
             self._parameters(), max_norm, norm_type, error_if_nonfinite
         )
@@ -302,27 +324,40 @@ class ShardedOptimizer(AveragingOptimizer):
     @contextlib.contextmanager
     def _as_pieces(self) -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
         """In this context groups have the pieces. The result's contexts end that for a while."""
-        whole = [group["params"] for group in self.param_groups]
-        pieces = {piece.parameter: piece.values for piece in self._pieces()}
-        parts = [[pieces[p] for p in group if p in pieces] for group in whole]
+        whole: list[list[torch.Tensor]] = []
 
-        def put(lists: list[list[torch.Tensor]]) -> None:
-            for group, params in zip(self.param_groups, lists):
+        def enter() -> None:
+            """The pieces as they are now: a closure may have changed groups and parameters."""
+            whole[:] = [group["params"] for group in self.param_groups]
+            pieces = {piece.parameter: piece.values for piece in self._pieces()}
+            for group in self.param_groups:
+                group["params"] = [pieces[p] for p in group["params"] if p in pieces]
+
+        def leave() -> None:
+            for group, params in zip(self.param_groups, whole):
                 group["params"] = params
 
         @contextlib.contextmanager
         def as_wholes() -> Iterator[None]:
-            put(whole)
+            leave()
             try:
                 yield
+                self._attach()
             finally:
-                put(parts)
+                enter()
 
-        put(parts)
+        self._attach()
+        enter()
         try:
             yield as_wholes
         finally:
-            put(whole)
+            leave()
+
+    def _attach(self) -> None:
+        """Takes over the values of parameters that were given other data."""
+        self._returning.wait()
+        for bucket in self._buckets:
+            bucket.attach()
 
     def _return_parameters(self) -> None:
         for bucket in self._returning.in_order(self._buckets):
@@ -336,6 +371,10 @@ class ShardedOptimizer(AveragingOptimizer):
             self._returning.note(bucket, _after_others(self, bucket, call))
         if not self._returning.overlaps or self._replicas.is_on():
             self._returning.wait()
+
+    def _replica_facts(self, extra: Any = None) -> Iterator[Any]:
+        self._returning.wait()
+        return super()._replica_facts(extra)
 
     def wait_for_parameters(self) -> None:
         """Waits until the parameters of the last step are complete.
@@ -355,7 +394,8 @@ class ShardedOptimizer(AveragingOptimizer):
         name = f"{self._title()}: the state of the sharded optimizer, which all ranks must ask for"
         shards = allgather_object(self._own_shard(), name, self.process_set)
         merged = states.merge_sharded_states(shards)["state"]
-        return {self._layout[number][1]: values for number, values in merged.items()}
+        parameters = dict(enumerate(one.parameter for one in self._layout))
+        return {parameters.get(key, key): values for key, values in merged.items()}
 
     def _unshard(self) -> None:
         """Gives this rank the state of all. Collective."""
@@ -365,16 +405,20 @@ class ShardedOptimizer(AveragingOptimizer):
         whole = self._gathered()
         self.state.clear()
         self.state.update(whole)
-        self._layout = []
+        self._layout, self._piece_of = [], {}
 
     def _take_state(self) -> None:
-        """Keeps this rank's part of a state of whole parameters."""
-        pieces = {piece.values: piece for piece in self._pieces()}
+        """Keeps this rank's part of the state of sharded parameters, and all that is not theirs."""
+        others = set(self._parameters()).difference(self._gradients)
         kept = {
-            values: states.part_of(piece, self.state[piece.parameter])
-            for values, piece in pieces.items()
-            if self.state.get(piece.parameter)
+            key: value
+            for key, value in self.state.items()
+            if not isinstance(key, torch.Tensor) or key in others
         }
+        for piece in self._pieces():
+            own, whole = self.state.get(piece.values), self.state.get(piece.parameter)
+            if own or whole:
+                kept[piece.values] = own or states.part_of(piece, whole or {})
         self.state.clear()
         self.state.update(kept)
 
@@ -421,14 +465,13 @@ class ShardedOptimizer(AveragingOptimizer):
         states.raise_first(allgather_object(problem, name, self.process_set))
         super().load_state_dict({**state_dict, "state": {}})
         self.state.clear()
-        numbers = {parameter: number for number, (_, parameter) in enumerate(self._layout)}
-        for piece in self._pieces():
-            kept = state_dict["state"].get(numbers[piece.parameter])
-            if kept is not None:
-                self.state[piece.values] = {
-                    key: value.clone() if isinstance(value, torch.Tensor) else value
-                    for key, value in kept.items()
-                }
+        keys = dict(enumerate(self._key_of(one.parameter) for one in self._layout))
+        for key, values in state_dict["state"].items():
+            self.state[keys.get(key, key)] = copied(values)
+
+    def _key_of(self, parameter: Parameter) -> torch.Tensor:
+        piece = self._piece_of.get(parameter)
+        return piece.values if piece is not None else parameter
 
     def options(self) -> list[dict[str, Any]]:
         """The options of each group."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from ronde._calls.argument_checks import shown
 from ronde._errors import InvalidArgumentError, MismatchError
@@ -18,24 +20,52 @@ _NUMBERS = ("step", "eta", "mu", "mu_product")
 State = dict[str, Any]
 
 
+class Named(NamedTuple):
+    """A parameter as it was when its bucket was made; it may have another layout now."""
+
+    name: str
+    parameter: torch.Tensor
+    form: tuple[tuple[int, ...], tuple[int, ...]]  # shape and strides
+
+    @classmethod
+    def of(cls, name: str, parameter: torch.Tensor) -> Named:
+        """As it is now."""
+        if is_lazy(parameter):
+            return cls(name, parameter, ((), ()))
+        return cls(name, parameter, (tuple(parameter.shape), _dense_strides(parameter)))
+
+
 def make_shard(
-    named: Sequence[tuple[str, torch.Tensor]],
+    named: Sequence[Named],
     pieces: Sequence[Piece],
     state: Mapping[Any, State],
     place: tuple[int, int],
 ) -> dict[str, Any]:
-    """What one rank has. named: all parameters of the optimizer. place: (rank, ranks)."""
-    numbers = {parameter: number for number, (_, parameter) in enumerate(named)}
-    kept = {numbers[one.parameter]: one for one in pieces if state.get(one.values)}
+    """What one rank has. named: all parameters of the optimizer. place: (rank, ranks).
+
+    State that is not of pieces is the same on all ranks: of frozen parameters, by their numbers,
+    and of other keys.
+    """
+    numbers = {one.parameter: number for number, one in enumerate(named)}
+    kept = {
+        numbers[one.parameter]: one
+        for one in pieces
+        if one.parameter in numbers and state.get(one.values)
+    }
+    rest = {
+        numbers.get(key, key): value
+        for key, value in state.items()
+        if (key in numbers and value) or not isinstance(key, torch.Tensor)
+    }
     return {
         KEY: {
             "rank": place[0],
             "ranks": place[1],
-            "names": [name for name, _ in named],
-            "forms": [(tuple(p.shape), tuple(_dense_strides(p))) for _, p in named],
+            "names": [one.name for one in named],
+            "forms": [one.form for one in named],
             "parts": {n: (one.start, one.stop, one.whole) for n, one in kept.items()},
         },
-        "state": {n: dict(state[one.values]) for n, one in kept.items()},
+        "state": {**{n: dict(state[one.values]) for n, one in kept.items()}, **rest},
     }
 
 
@@ -56,10 +86,18 @@ def merge_sharded_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     merged: dict[int, State] = {}
     for shard in sorted(states, key=lambda one: one[KEY]["rank"]):
         for number, values in shard["state"].items():
-            part = shard[KEY]["parts"][number]
-            _add(merged.setdefault(number, {}), values, part, forms[number])
+            part = shard[KEY]["parts"].get(number)
+            if part is None:
+                merged.setdefault(number, values)
+            else:
+                _add(merged.setdefault(number, {}), values, part, forms[number])
     whole = {name: value for name, value in states[0].items() if name != KEY}
-    return {**whole, "state": dict(sorted(merged.items()))}
+    return {**whole, "state": dict(sorted(merged.items(), key=_place))}
+
+
+def _place(item: tuple[Any, Any]) -> float:
+    """Parameters come in order, then other keys."""
+    return item[0] if isinstance(item[0], int) else math.inf
 
 
 def _check_complete(states: list[Mapping[str, Any]]) -> None:
