@@ -75,7 +75,7 @@ def test_a_job_goes_on_alone_with_all_shards(run_job, tmp_path):
 
 
 WITHOUT_COMMIT = """
-    import os
+    import sys
     import pytest
     import torch
     import ronde
@@ -89,7 +89,8 @@ WITHOUT_COMMIT = """
     model(torch.ones(2, 9)).sum().backward()
     optimizer.step()
     whole = optimizer.state_dict()
-    optimizer._members = optimizer._members._replace(ranks=[0, 1, 2])  # as if one had left
+    if hvd.rank() == int(sys.argv[1]):  # as if a third had left, and the other were new
+        optimizer._members = optimizer._members._replace(ranks=[0, 1, 2])
     optimizer._begin_epoch()
     optimizer.zero_grad()
     model(torch.ones(2, 9)).sum().backward()
@@ -101,7 +102,8 @@ WITHOUT_COMMIT = """
 """
 
 
-def test_shards_that_are_lost_are_told_on_all_ranks(run_job):
-    status, output = run_job(WITHOUT_COMMIT)
+@pytest.mark.parametrize("survivor", [0, 1])
+def test_shards_that_are_lost_are_told_on_all_ranks(run_job, survivor):
+    status, output = run_job(WITHOUT_COMMIT, arguments=[survivor])
     assert status == 0, output
     assert output.count("went on") == 2

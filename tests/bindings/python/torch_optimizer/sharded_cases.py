@@ -651,14 +651,13 @@ def case_a_call_that_is_refused_changes_nothing():
     assert_same(train(model, sharded, first=3), train(plain, dense, first=3))
 
 
-def case_a_model_with_sharded_gradients_is_collected():
-    for options in ({}, {"model": True}):
+def case_a_model_is_collected_with_its_optimizer():
+    for way, returns in ((None, False), ("optimizer", False), ("gradients", True)):
         model = tied()
-        wanted = {"model": model} if options else {}
-        optimizer = distributed(model, shard="gradients", **wanted)
+        optimizer = distributed(model, shard=way, model=model if returns else None)
         train(model, optimizer, steps=2)
         parameters = [weakref.ref(p) for p in model.parameters()]
-        del model, optimizer, wanted
+        del model, optimizer
         gc.collect()
         assert not any(one() is not None for one in parameters)
     hvd.barrier()

@@ -58,6 +58,7 @@ class ShardedOptimizer(AveragingOptimizer):
         self._norms: dict[float, dict[Parameter, torch.Tensor]] = {}
         self._whole: Any = None  # the state of the last commit of an elastic job
         self._lost = ""  # why there is no state any more
+        self._agreed = False  # on that, with all ranks of this epoch: those that are new lost none
         mine = set(self._parameters())
         for other in list(all_optimizers):
             if isinstance(other, ShardedOptimizer) and mine.intersection(other._parameters()):
@@ -122,6 +123,7 @@ class ShardedOptimizer(AveragingOptimizer):
         super()._begin_epoch()
         self._returning.forget()
         self._norms.clear()
+        self._agreed = False
         self._drop_placeholders()
         if self._taken_over_by or not self._communicates:
             return
@@ -211,8 +213,18 @@ class ShardedOptimizer(AveragingOptimizer):
 
         Raises InvalidArgumentError for gradients that a step has used already.
         """
-        if not self._synchronized or self._in_backward:
-            super().synchronize()
+        if self._synchronized and not self._in_backward:
+            return
+        super().synchronize()
+        if self._communicates and not self._agreed:
+            self._agreed = True
+            name = f"{self._title()}: lost shards"
+            self._lost = max(allgather_object(self._lost, name, self.process_set))
+
+    def _refuse_if_lost(self) -> None:
+        if self._lost:
+            self._synchronized = True  # load_state_dict() and step() may follow
+            raise InvalidArgumentError(self._lost)
 
     def _exchange(self) -> list[Error]:
         problems = super()._exchange()
@@ -293,8 +305,6 @@ class ShardedOptimizer(AveragingOptimizer):
 
         After synchronize() or clip_grad_norm_() it only updates.
         """
-        if self._lost:
-            raise InvalidArgumentError(self._lost)
         done = self._synchronized and not self._in_backward
         if closure is None and done and self._should_synchronize:
             with self.skip_synchronize():
@@ -306,12 +316,16 @@ class ShardedOptimizer(AveragingOptimizer):
     def _step_inside(self, closure: Callable[[], Any] | None) -> Any:
         if not self._communicates:
             return super()._step_inside(closure)
+        if closure is None:
+            self._refuse_if_lost()
         with self._as_pieces() as whole:
 
             def evaluated() -> Any:
                 with whole():
                     assert closure is not None
-                    return closure()
+                    loss = closure()
+                self._refuse_if_lost()
+                return loss
 
             step = super(AveragingOptimizer, self).step
             result = step(evaluated if closure is not None else None)
