@@ -200,7 +200,8 @@ class RONDE_API Job {
   /// parameters and an optimizer's state. True if all have the same bits. Otherwise it does as
   /// RONDE_REPLICA_CHECK says: the log names ranks, tensor, step and values, and "repair" gives the
   /// tensors the values of most ranks. Names are of the same tensors on all ranks. Collective.
-  /// Throws Mismatch on all ranks if the setting is "fail", InvalidArgument for memory of a device.
+  /// Throws Mismatch on all ranks if the setting is "fail"; InvalidArgument for memory of a device,
+  /// memory that a repair could not write, and tensors whose `in` and `out` differ.
   bool check_replicas(std::span<const NamedTensor> tensors, ProcessSet set = {},
                       CallSite site = CallSite::here());
 

@@ -93,7 +93,7 @@ def errors() -> str:
         raise
     except (ronde.UnsupportedError, ronde.UnavailableError, ronde.VersionMismatchError):
         raise
-    except (ronde.ResourceExhaustedError, ronde.Error):
+    except (ronde.ResourceExhaustedError, ronde.CorruptedError, ronde.Error):
         raise
     return ""
 
