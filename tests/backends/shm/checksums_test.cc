@@ -156,27 +156,16 @@ TEST_CASE("all ranks are told of changed data, and which tensor it was") {
 }
 
 /// Kernels that call `before` once before they reduce.
-class LateKernels final : public ReduceKernels {
+class LateKernels final : public ScalarKernels {
  public:
   explicit LateKernels(std::function<void()> before) : before_(std::move(before)) {}
   void reduce(const Reduction& what, std::span<const void* const> inputs, void* out,
               std::size_t count) const noexcept override {
     if (const auto before = std::exchange(before_, nullptr)) before();
-    plain_.reduce(what, inputs, out, count);
-  }
-  void reduce_streaming(const Reduction& what, std::span<const void* const> inputs, void* out,
-                        std::size_t count) const noexcept override {
-    reduce(what, inputs, out, count);
-  }
-  void accumulate_fp32(const Reduction&, const float*, const void*, float*,
-                       std::size_t) const noexcept override {}
-  void cast(DType, const void*, DType, void*, std::size_t) const noexcept override {}
-  std::size_t first_nonfinite(DType, const void*, std::size_t count, bool) const noexcept override {
-    return count;
+    ScalarKernels::reduce(what, inputs, out, count);
   }
 
  private:
-  ScalarKernels plain_;
   mutable std::function<void()> before_;
 };
 

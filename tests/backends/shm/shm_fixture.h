@@ -14,7 +14,7 @@
 namespace ronde::test {
 
 /// Sums and maxima of int32 and float32, and copies of bytes, one element at a time.
-class ScalarKernels final : public ReduceKernels {
+class ScalarKernels : public ReduceKernels {
  public:
   void reduce(const Reduction& what, std::span<const void* const> inputs, void* out,
               std::size_t count) const noexcept override {

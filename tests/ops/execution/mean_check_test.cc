@@ -35,7 +35,7 @@ Bytes drawn(DType dtype, int rank, std::size_t count) {
   return bytes;
 }
 
-/// What rank 0 has counted.
+/// Runs it; `totals` gets the counts of rank 0.
 void run(const Comparison& what, int ranks, std::size_t count, MeanErrors& totals) {
   LocalFixture fixture(what.algorithm);
   fixture.run(ranks, [&](int rank, Backend& backend, const GroupSpec& group, Exchange& exchange) {

@@ -20,8 +20,7 @@ constexpr std::size_t kSpoilt = 400'000;
 struct Spoilt : RelayedPair {
   explicit Spoilt(Wires wires, TcpRankOptions the_options = {})
       : RelayedPair(wires, std::move(the_options)) {
-    relays[0].emplace(listeners.addresses()[0].front());
-    listeners.put_address(0, relays[0]->address());
+    put_relay();
   }
   [[nodiscard]] Relay& relay() { return *relays[0]; }
 };

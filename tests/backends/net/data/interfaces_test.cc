@@ -25,10 +25,7 @@ constexpr std::size_t kTotal = 40'000'000;
 struct Interfaces : RelayedPair {
   explicit Interfaces(Wires wires, TcpRankOptions the_options = {})
       : RelayedPair(wires, std::move(the_options)) {
-    for (std::size_t interface = 0; interface < relays.size(); ++interface) {
-      relays[interface].emplace(listeners.addresses()[0][interface]);
-      listeners.put_address(0, relays[interface]->address(), interface);
-    }
+    for (std::size_t interface = 0; interface < relays.size(); ++interface) put_relay(interface);
   }
 };
 

@@ -20,6 +20,13 @@ struct RelayedPair {
   RelayedPair(Wires wires, TcpRankOptions the_options)
       : options(std::move(the_options)), listeners(wires, 2) {}
 
+  /// Lets rank 1's data to an interface of rank 0 pass a relay.
+  Relay& put_relay(std::size_t interface = 0) {
+    Relay& relay = relays[interface].emplace(listeners.addresses()[0][interface]);
+    listeners.put_address(0, relay.address(), interface);
+    return relay;
+  }
+
   /// Calls `body` in the thread of each rank.
   void run(const std::function<void(Transport&, AbortToken&)>& body) {
     test::run_ranks(2, [&](int rank) {

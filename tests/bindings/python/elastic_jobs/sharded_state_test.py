@@ -24,19 +24,15 @@ TRAINING = """
     def batch(step):
         return torch.randn(4, 9, generator=torch.Generator().manual_seed(step))
 
-    def once(name):
-        try:
-            (folder / name).touch(exist_ok=False)
-        except FileExistsError:
-            return False
-        return True
+    killed = folder / "killed"
 
     @hvd.elastic.run
     def train(state):
         while state.step < 9:
             optimizer.zero_grad()
             model(batch(state.step)).pow(2).sum().backward()  # alike on all ranks
-            if state.step == 4 and hvd.rank() == victim and once("killed"):
+            if state.step == 4 and hvd.rank() == victim and not killed.exists():
+                killed.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
             optimizer.step()
             state.step += 1

@@ -160,14 +160,17 @@ def _allocate(counts: Sequence[int], dtype: torch.dtype) -> tuple[torch.Tensor, 
     return torch.frombuffer(buffer, dtype=dtype)[:end], starts
 
 
-def _refuse_devices(gradient: Gradient) -> None:
-    """Raises for parameters on devices: flat memory is the host's."""
+def refuse_devices(gradient: Gradient, what: str, remedy: str) -> None:
+    """Raises for a parameter on a device: `what` lives in the host's memory."""
     device = gradient.parameter.device
     if device.type != "cpu":
         raise InvalidArgumentError(
-            f"{gradient.name} is on {device}, but flat_gradients live in host memory; pass "
-            "flat_gradients=False"
+            f"{gradient.name} is on {device}, but {what} live in host memory; {remedy}"
         )
+
+
+def _refuse_devices(gradient: Gradient) -> None:
+    refuse_devices(gradient, "flat_gradients", "pass flat_gradients=False")
 
 
 def _sparse_error(gradient: Gradient) -> InvalidArgumentError:

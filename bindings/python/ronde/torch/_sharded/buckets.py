@@ -16,9 +16,9 @@ from ronde._collectives.calls import Call
 from ronde._errors import Error, InvalidArgumentError
 from ronde._job.runtime import runtime
 from ronde.torch._collectives.adapter import collectives
-from ronde.torch._optimizers.flat import layout_of, shape_text
+from ronde.torch._optimizers.flat import layout_of, refuse_devices, shape_text
 from ronde.torch._optimizers.gradients import Bucket, Gradient, short
-from ronde.torch._sharded.placeholder import ShardedGradient
+from ronde.torch._sharded.gradient import ShardedGradient
 
 # Parts begin at multiples of it: the vector instructions of a kernel then begin at the same
 # elements as in the whole tensor, and round alike.
@@ -116,10 +116,10 @@ class ShardBucket(Bucket):
     def __init__(
         self, gradients: list[Gradient], members: Members, spaces: Spaces, optimizer: Any
     ) -> None:
-        """Moves the parameters to the buffer. optimizer: answers for the placeholders."""
+        """Moves the parameters to the buffer. optimizer: answers for sharded gradients."""
         super().__init__(gradients)
         for gradient in gradients:
-            _refuse_devices(gradient)
+            refuse_devices(gradient, "sharded parameters", "leave out shard=")
         self.members, self.spaces = members, spaces
         dtype, end = gradients[0].dtype, 0
         self.starts = []
@@ -132,7 +132,7 @@ class ShardBucket(Bucket):
         self.strides = [layout_of(gradient) for gradient in gradients]
         self.slots = [self._slot(self.flat, place) for place in range(len(gradients))]
         self.attach()
-        self.placeholders = [ShardedGradient(g.parameter, optimizer) for g in gradients]
+        self.sharded = [ShardedGradient(g.parameter, optimizer) for g in gradients]
         self.pieces = [one for place in range(len(gradients)) for one in self._piece(place)]
 
     def _padded(self, end: int) -> int:
@@ -187,7 +187,7 @@ class ShardBucket(Bucket):
         return f"{len(shapes)} sharded gradients: {short(shapes)}"
 
     def reduce(self, sparse_as_dense: bool, call: Call) -> Handle[Any]:
-        """Starts the reduction. Parameters have placeholders then, and full gradients are freed."""
+        """Starts the reduction. Parameters have sharded gradients then, and full ones are freed."""
         self.attach()
         space = self.spaces.take(self)
         for place, gradient in enumerate(self.gradients):
@@ -196,9 +196,9 @@ class ShardBucket(Bucket):
                 space[self.starts[place] + gradient.shape.numel() : self._end(place)].zero_()
         handle = self._start(space, call)
         self.spaces.note(space, handle)
-        for gradient, placeholder in zip(self.gradients, self.placeholders):
+        for gradient, sharded in zip(self.gradients, self.sharded):
             if gradient.parameter.requires_grad:
-                gradient.parameter.grad = placeholder
+                gradient.parameter.grad = sharded
         return handle
 
     def _end(self, place: int) -> int:
@@ -277,15 +277,6 @@ class OwnedBucket(ShardBucket):
     def gather(self, call: Call) -> Handle[Any]:
         """Starts giving all ranks the owner's values."""
         return collectives.into("broadcast", self.flat, self.flat, call._replace(root=self.root))
-
-
-def _refuse_devices(gradient: Gradient) -> None:
-    device = gradient.parameter.device
-    if device.type != "cpu":
-        raise InvalidArgumentError(
-            f"{gradient.name} is on {device}, but sharded parameters live in host memory; leave "
-            "out shard="
-        )
 
 
 def by_owner(gradients: Sequence[Gradient], owners: Sequence[int]) -> dict[int, list[Gradient]]:

@@ -31,8 +31,8 @@ from ronde.torch._optimizers.gradients import (
 from ronde.torch._sharded import state as states
 from ronde.torch._sharded.buckets import Members, OwnedBucket, Piece, ShardBucket, Spaces, by_owner
 from ronde.torch._sharded.forward import Returning
+from ronde.torch._sharded.gradient import ShardedGradient
 from ronde.torch._sharded.kinds import costs, owners
-from ronde.torch._sharded.placeholder import ShardedGradient
 from ronde.torch.compression import Compression
 
 _KINDS = ("optimizer", "gradients")
@@ -124,7 +124,7 @@ class ShardedOptimizer(AveragingOptimizer):
         self._returning.forget()
         self._norms.clear()
         self._agreed = False
-        self._drop_placeholders()
+        self._drop_sharded()
         if self._taken_over_by or not self._communicates:
             return
         now = self._members_now()
@@ -159,7 +159,7 @@ class ShardedOptimizer(AveragingOptimizer):
 
     def _let_go(self, site: str) -> None:
         self._returning.end()
-        self._drop_placeholders()
+        self._drop_sharded()
         self._synchronized = False
         super()._let_go(site)
 
@@ -234,11 +234,11 @@ class ShardedOptimizer(AveragingOptimizer):
     def zero_grad(self, *arguments: Any, **options: Any) -> None:
         """As the wrapped optimizer's; an error while gradients are in flight."""
         if not self._under_way:
-            self._drop_placeholders()
+            self._drop_sharded()
         super().zero_grad(*arguments, **options)
         self._synchronized = False
 
-    def _drop_placeholders(self) -> None:
+    def _drop_sharded(self) -> None:
         for parameter in self._parameters():
             if isinstance(parameter.grad, ShardedGradient):
                 parameter.grad = None
