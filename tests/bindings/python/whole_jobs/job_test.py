@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -31,6 +32,19 @@ def test_a_script_without_a_launcher_is_a_job_of_one(tmp_path):
 def test_importing_ronde_imports_no_framework():
     code = "import sys, ronde; print([m for m in ('torch', 'tensorflow') if m in sys.modules])"
     output = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=480)
+    assert output.strip() == "[]"
+
+
+def test_importing_ronde_torch_imports_no_more_of_torch():
+    code = """
+        import sys, torch
+        before = set(sys.modules)
+        import ronde.torch
+        print([name for name in set(sys.modules) - before if name.startswith("torch")])
+    """
+    output = subprocess.check_output(
+        [sys.executable, "-c", textwrap.dedent(code)], text=True, timeout=480
+    )
     assert output.strip() == "[]"
 
 

@@ -6,6 +6,7 @@ entry "ronde" has the rest, with the tensors' names in their places.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import pickle
@@ -19,10 +20,6 @@ import torch
 
 from ronde._errors import InvalidArgumentError
 
-_dcp: Any = None
-with suppress(ImportError):  # torch can be built without torch.distributed
-    _dcp = importlib.import_module("torch.distributed.checkpoint")
-
 _REST = "ronde"
 
 
@@ -32,9 +29,17 @@ class _Named(NamedTuple):
     name: str
 
 
+@functools.cache
+def _dcp() -> Any:
+    """torch.distributed.checkpoint, or None. It is imported at first use: that takes a second."""
+    with suppress(ImportError):  # torch can be built without torch.distributed
+        return importlib.import_module("torch.distributed.checkpoint")
+    return None
+
+
 def available() -> bool:
     """True if this torch has what is needed (torch 2.2)."""
-    return hasattr(_dcp, "save") and hasattr(_dcp, "FileSystemReader")
+    return hasattr(_dcp(), "save") and hasattr(_dcp(), "FileSystemReader")
 
 
 def _without_tensors(value: Any, name: str) -> Any:
@@ -75,18 +80,18 @@ def save(folder: Path, values: dict[str, Any]) -> None:
     """Writes state dictionaries and objects by their names."""
     rest = {name: _without_tensors(value, name) for name, value in values.items()}
     packed = pickle.dumps(rest, protocol=5)
-    _alone(_dcp.save, {**values, _REST: packed}, storage_writer=_dcp.FileSystemWriter(folder))
+    _alone(_dcp().save, {**values, _REST: packed}, storage_writer=_dcp().FileSystemWriter(folder))
 
 
 def load(folder: Path) -> dict[str, Any]:
     """Reads what save() wrote. Raises InvalidArgumentError for checkpoints of others."""
-    known = _dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
+    known = _dcp().FileSystemReader(folder).read_metadata().state_dict_metadata
     if _REST not in known:
         raise InvalidArgumentError(f"{folder} was not written by a TorchState")
     wanted: dict[str, Any] = {_REST: b""}
     for name, facts in known.items():
         if hasattr(facts, "size"):
             wanted[name] = torch.empty(facts.size, dtype=facts.properties.dtype)
-    _alone(_dcp.load, wanted, storage_reader=_dcp.FileSystemReader(folder))
+    _alone(_dcp().load, wanted, storage_reader=_dcp().FileSystemReader(folder))
     rest: dict[str, Any] = pickle.loads(wanted[_REST])
     return {name: _with_tensors(value, wanted.__getitem__) for name, value in rest.items()}
