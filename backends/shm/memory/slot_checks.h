@@ -33,29 +33,23 @@ struct PlaceInWork {
 /// One rank's view of the group's checksums. Threads: one at a time.
 class SlotChecks {
  public:
-  /// Parts are looked at in blocks of this size, which stay in the L1 cache.
-  static constexpr std::size_t kBlockBytes = std::size_t{4} << 10;
-
   /// `base` is the group's memory and must outlive this. `ranks`: of the job, in the group's order.
   SlotChecks(const Layout& layout, std::byte* base, int rank, std::vector<int> ranks)
       : layout_(layout), base_(base), rank_(rank), ranks_(std::move(ranks)) {}
 
   /// Leaves the checksum of a part that this rank has written.
   void seal(Step step, std::size_t index, const Checksum& sum) noexcept {
-    layout_.checksums(base_, rank_, step)[index] = short_sum(sum);
+    layout_.checksums(base_, rank_, step)[index] = sum.value();
   }
   /// Compares that of a part which this rank has read.
   void compare(const SlotPart& part, const Checksum& sum, std::size_t bytes, PlaceInWork place) {
-    const std::uint32_t sealed = layout_.checksums(base_, part.rank, part.step)[part.index];
-    if (sealed != short_sum(sum) && found_.ok()) found_ = describe(part.rank, bytes, place);
+    const std::uint64_t sealed = layout_.checksums(base_, part.rank, part.step)[part.index];
+    if (sealed != sum.value() && found_.ok()) found_ = describe(part.rank, bytes, place);
   }
   /// Ok, or kCorrupted about the first part that had changed.
   [[nodiscard]] const Status& found() const noexcept { return found_; }
 
  private:
-  static std::uint32_t short_sum(const Checksum& sum) noexcept {
-    return static_cast<std::uint32_t>(sum.value() >> 32);
-  }
   [[nodiscard]] Status describe(int writer, std::size_t bytes, PlaceInWork place) const;
 
   const Layout layout_;
@@ -68,8 +62,8 @@ class SlotChecks {
 /// Calls `use(offset, bytes)` for the blocks of a part that is `bytes` long.
 template <typename Use>
 void for_each_block(std::size_t bytes, Use use) {
-  for (std::size_t done = 0; done < bytes; done += SlotChecks::kBlockBytes) {
-    use(done, std::min(SlotChecks::kBlockBytes, bytes - done));
+  for (std::size_t done = 0; done < bytes; done += Checksum::kBlockBytes) {
+    use(done, std::min(Checksum::kBlockBytes, bytes - done));
   }
 }
 
