@@ -37,6 +37,7 @@ constexpr std::array kFaults = {
     FaultRow{FaultKind::kFlip, "flip", "tensor=NAME",
              "step=NUMBER element=NUMBER bit=NUMBER where=replica|result"},
     FaultRow{FaultKind::kDrift, "drift", "tensor=NAME", "step=NUMBER factor=NUMBER"},
+    FaultRow{FaultKind::kSum, "sum", "tensor=NAME", "step=NUMBER"},
     FaultRow{FaultKind::kSlow, "slow", "seconds=NUMBER", "tensor=NAME step=NUMBER"},
     FaultRow{FaultKind::kKill, "kill", "", "tensor=NAME step=NUMBER"},
     FaultRow{FaultKind::kCut, "cut", "", "tensor=NAME step=NUMBER"}};
@@ -129,9 +130,22 @@ bool changes_replicas(const Injection& what) {
   return what.kind == FaultKind::kDrift || (what.kind == FaultKind::kFlip && !what.in_result);
 }
 
+bool changes_results(const Injection& what) {
+  return what.in_result || what.kind == FaultKind::kSum;
+}
+
+bool is_host_allreduce(const Bundle& bundle) {
+  return bundle.kind == Collective::kAllreduce && bundle.device.kind == DeviceKind::kCpu;
+}
+
+OwnElements own_elements(const Segment& segment) {
+  return {.in = segment.in, .out = segment.out, .bytes = segment.bytes};
+}
+
 /// True for faults that happen again and again.
 bool goes_on(const Injection& what) {
-  return what.kind == FaultKind::kDrift || what.kind == FaultKind::kSlow;
+  return what.kind == FaultKind::kDrift || what.kind == FaultKind::kSlow ||
+         what.kind == FaultKind::kSum;
 }
 
 bool has_bit(const Injection& what, std::size_t elements, std::size_t element_bytes) {
@@ -240,7 +254,7 @@ void Injector::before(const Submission& submission) {
     const MutexLock lock(mutex_);
     for (Fault& fault : faults_) {
       const Injection& what = fault.what;
-      if (changes_replicas(what) || what.in_result || (fault.planted && !goes_on(what)) ||
+      if (changes_replicas(what) || changes_results(what) || (fault.planted && !goes_on(what)) ||
           options_.steps() + 1 < what.step || !names(what, request.name)) {
         continue;
       }
@@ -271,9 +285,36 @@ void Injector::act(const Injection& what) {
   }
 }
 
-void Injector::after(const Bundle& bundle, const Work& work) {
-  if (bundle.kind != Collective::kAllreduce || bundle.device.kind != DeviceKind::kCpu) return;
+void Injector::during(const Bundle& bundle, const Work& work) {
+  if (!is_host_allreduce(bundle) || options_.sums == nullptr) return;
   const MutexLock lock(mutex_);
+  for (const Fault& fault : faults_) {
+    const Injection& what = fault.what;
+    if (what.kind != FaultKind::kSum || options_.steps() + 1 < what.step) continue;
+    for (std::size_t s = 0; s < work.segments.size(); ++s) {
+      if (!names(what, bundle.tensors[s].name)) continue;
+      options_.sums->spoil(own_elements(work.segments[s]));
+    }
+  }
+}
+
+void Injector::heal(const Bundle& bundle, const Work& work) {
+  if (options_.sums == nullptr) return;
+  for (Fault& fault : faults_) {
+    for (std::size_t s = 0; fault.what.kind == FaultKind::kSum && s < work.segments.size(); ++s) {
+      const std::string_view name = bundle.tensors[s].name;
+      if (!names(fault.what, name)) continue;
+      if (options_.sums->heal(own_elements(work.segments[s]))) {
+        note(fault, fmt::format(" in \"{}\" and each later one", name));
+      }
+    }
+  }
+}
+
+void Injector::after(const Bundle& bundle, const Work& work) {
+  if (!is_host_allreduce(bundle)) return;
+  const MutexLock lock(mutex_);
+  heal(bundle, work);
   for (Fault& fault : faults_) {
     const Injection& what = fault.what;
     if (!what.in_result || fault.planted || options_.steps() + 1 < what.step) continue;

@@ -14,6 +14,7 @@
 #include "core/engine/queues/operation.h"
 #include "core/ports/communicator.h"
 #include "core/ports/event_sink.h"
+#include "ops/execution/sum_witness.h"
 
 namespace ronde {
 
@@ -21,6 +22,7 @@ enum class FaultKind : std::uint8_t {
   kNan,    ///< NaN in place of an element of an operation's input.
   kFlip,   ///< One bit of a replica's tensor, or of an operation's result.
   kDrift,  ///< A replica's tensor is scaled after each step.
+  kSum,    ///< The rank computes wrong sums of an operation's elements.
   kSlow,   ///< The rank sleeps before an operation.
   kKill,   ///< The rank ends by SIGKILL before an operation.
   kCut,    ///< The rank's TCP connections are shut down before an operation.
@@ -69,11 +71,14 @@ class Injector {
     std::function<std::uint64_t()> steps;    ///< Training steps that have been marked.
     const EventSwitch* events = nullptr;     ///< Outlives it; may be null.
     const ReduceKernels* kernels = nullptr;  ///< Outlives it.
+    SumWitness* sums = nullptr;              ///< Outlives it; null: none is planted in sums.
   };
   explicit Injector(Options options);
 
   /// Plants what comes before an operation: in its input, or in this process. May sleep.
   void before(const Submission& submission) RONDE_EXCLUDES(mutex_);
+  /// Lets this rank compute wrong sums of a work, until after().
+  void during(const Bundle& bundle, const Work& work) RONDE_EXCLUDES(mutex_);
   /// Plants in the results of a work, before any check has seen them.
   void after(const Bundle& bundle, const Work& work) RONDE_EXCLUDES(mutex_);
 
@@ -94,6 +99,7 @@ class Injector {
   };
 
   void act(const Injection& what);
+  void heal(const Bundle& bundle, const Work& work) RONDE_REQUIRES(mutex_);
   void note(Fault& fault, std::string_view where) RONDE_REQUIRES(mutex_);
 
   const Options options_;

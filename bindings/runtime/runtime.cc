@@ -112,6 +112,7 @@ struct Runtime::Impl {
   Meter own_meter;
   std::shared_ptr<ConnectionCounts> connections = std::make_shared<ConnectionCounts>();
   std::shared_ptr<AbortToken> abort;
+  std::shared_ptr<SumWitness> witness;  // null: nobody looks at sums
   std::shared_ptr<const ReduceKernels> kernels;
   std::unique_ptr<const PayloadReducer> payloads;  // the engine uses it
   std::shared_ptr<ResidualStore> residuals;
@@ -163,6 +164,10 @@ Status Runtime::Impl::start(const JoinOptions& options) {
     if (secret) config.secret_fd = secret->get();
   }
   kernels = create_kernels();
+  if (config.check_sums > 0 || !config.inject.empty()) {
+    witness = std::make_shared<SumWitness>(std::move(kernels));
+    kernels = witness;
+  }
   payloads = create_payload_reducer(kernels);
   RONDE_ASSIGN_OR_RETURN(JobLink link, connect_job(config, {.version = kVersion,
                                                             .abort = abort,
@@ -257,7 +262,8 @@ Status Runtime::Impl::make_injector() {
                                                    .rank = topology.rank,
                                                    .steps = [this] { return timeline->steps(); },
                                                    .events = &timeline->events(),
-                                                   .kernels = kernels.get()});
+                                                   .kernels = kernels.get(),
+                                                   .sums = witness.get()});
   return {};
 }
 
@@ -317,8 +323,10 @@ Status Runtime::Impl::open_global_set(const JoinOptions& options) {
 }
 
 void Runtime::Impl::make_groups(std::vector<SelectionRow> tuned) {
+  std::function<void(const Bundle&, const Work&)> on_work;
   std::function<void(const Bundle&, const Work&)> on_result;
   if (injector) {
+    on_work = [this](const Bundle& bundle, const Work& work) { injector->during(bundle, work); };
     on_result = [this](const Bundle& bundle, const Work& work) { injector->after(bundle, work); };
   }
   groups = std::make_unique<GroupFactory>(
@@ -334,6 +342,8 @@ void Runtime::Impl::make_groups(std::vector<SelectionRow> tuned) {
                             .kernels = kernels,
                             .residuals = residuals,
                             .records = engine->records(),
+                            .witness = witness,
+                            .on_work = std::move(on_work),
                             .on_result = std::move(on_result),
                             .check_mean = {.steps = [this] { return timeline->steps(); },
                                            .events = &timeline->events(),
