@@ -40,7 +40,7 @@ constexpr std::array kFaults = {
     FaultRow{FaultKind::kSum, "sum", "tensor=NAME", "step=NUMBER"},
     FaultRow{FaultKind::kSlow, "slow", "seconds=NUMBER", "tensor=NAME step=NUMBER"},
     FaultRow{FaultKind::kKill, "kill", "", "tensor=NAME step=NUMBER"},
-    FaultRow{FaultKind::kCut, "cut", "", "tensor=NAME step=NUMBER"}};
+    FaultRow{FaultKind::kCut, "cut", "", "tensor=NAME step=NUMBER peer=RANK"}};
 
 constexpr std::string_view name_of(FaultKind kind) noexcept {
   return kFaults[static_cast<std::size_t>(kind)].name;
@@ -91,6 +91,7 @@ bool read_part(const FaultRow& row, std::string_view name, std::string_view valu
   if (name == "tensor") injection.tensor = value;
   if (name == "tensor") return !value.empty();
   if (name == "rank") return read(value, injection.rank) && injection.rank >= 0;
+  if (name == "peer") return read(value, injection.peer) && injection.peer >= 0;
   if (name == "step") return read(value, injection.step);
   if (name == "bit") return read(value, injection.bit) && injection.bit >= 0 && injection.bit < 128;
   if (name == "where") return read_where(value, injection.in_result);
@@ -184,13 +185,22 @@ bool is_connection(int fd) {
          (peer.ss_family == AF_INET || peer.ss_family == AF_INET6);
 }
 
-/// Shuts down the TCP connections of this process. Returns their number.
-int cut_connections() {
+/// The address of the other end; empty: there is none.
+std::string address_of_peer(int fd) {
+  sockaddr_storage peer{};
+  socklen_t length = sizeof peer;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) return {};
+  return {reinterpret_cast<const char*>(&peer), length};
+}
+
+/// Shuts down this process's TCP connections: those with one rank, or all. Returns their number.
+int cut_connections(const Injection& what, const PeerEnds* peers) {
   int cut = 0;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
     int fd = -1;
     if (!read(entry.path().filename().string(), fd) || !is_connection(fd)) continue;
+    if (what.peer >= 0 && (peers == nullptr || !peers->has(what.peer, fd))) continue;
     if (::shutdown(fd, SHUT_RDWR) == 0) ++cut;
   }
   return cut;
@@ -229,6 +239,17 @@ Result<std::vector<Injection>> asked_injections(std::string_view setting) {
                 fmt::format("RONDE_INJECT=\"{}\": faults are planted only where `ronde run "
                             "--inject` asks for them; unset RONDE_INJECT",
                             setting));
+}
+
+void PeerEnds::add(int rank, int fd) {
+  const MutexLock lock(mutex_);
+  ranks_[address_of_peer(fd)] = rank;
+}
+
+bool PeerEnds::has(int rank, int fd) const {
+  const MutexLock lock(mutex_);
+  const auto found = ranks_.find(address_of_peer(fd));
+  return found != ranks_.end() && found->second == rank;
 }
 
 Injector::Injector(Options options) : options_(std::move(options)) {
@@ -277,7 +298,7 @@ void Injector::act(const Injection& what) {
   }
   if (what.kind == FaultKind::kKill) (void)std::raise(SIGKILL);
   if (what.kind != FaultKind::kCut) return;
-  const int connections = cut_connections();
+  const int connections = cut_connections(what, options_.peers);
   if (connections == 0) return;
   const MutexLock lock(mutex_);
   for (Fault& fault : faults_) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +40,7 @@ struct Injection {
   bool in_result = false;  ///< A flip in an operation's result.
   double factor = 1.001;   ///< Of a drift.
   double seconds = 0;      ///< Of a slow rank.
+  int peer = -1;           ///< Of a cut: the rank at the other end; negative: all connections.
   std::string text = {};   ///< As the user has written it.
 };
 
@@ -52,6 +54,18 @@ inline constexpr std::string_view kAskedFor = "--inject ";
 /// As parse_injections(), of RONDE_INJECT; none where that is empty.
 /// Errors: also kInvalidArgument where `ronde run --inject` has not set it.
 Result<std::vector<Injection>> asked_injections(std::string_view setting);
+
+/// The ends of this process's connections with ranks of other hosts. Threads: any.
+class PeerEnds {
+ public:
+  void add(int rank, int fd) RONDE_EXCLUDES(mutex_);
+  /// True if the socket is connected with that rank.
+  [[nodiscard]] bool has(int rank, int fd) const RONDE_EXCLUDES(mutex_);
+
+ private:
+  mutable Mutex mutex_;
+  std::map<std::string, int> ranks_ RONDE_GUARDED_BY(mutex_);  // by the peer's address
+};
 
 /// One tensor of a replica, which faults may change.
 struct ReplicaMemory {
@@ -71,6 +85,7 @@ class Injector {
     std::function<std::uint64_t()> steps;    ///< Training steps that have been marked.
     const EventSwitch* events = nullptr;     ///< Outlives it; may be null.
     const ReduceKernels* kernels = nullptr;  ///< Outlives it.
+    const PeerEnds* peers = nullptr;         ///< Outlives it; null: none is known.
     SumWitness* sums = nullptr;              ///< Outlives it; null: none is planted in sums.
   };
   explicit Injector(Options options);

@@ -119,11 +119,14 @@ def test_a_restart_plants_nothing_again(tmp_path):
     assert trained(output) == ["0", "1"]
 
 
-@pytest.mark.parametrize(("seconds", "heals"), [("10", True), ("0", False)])
-def test_cut_connections_between_hosts_heal_or_end_the_job(tmp_path, seconds, heals):
+@pytest.mark.parametrize(
+    ("fault", "seconds", "heals"),
+    [("cut:rank=1,step=6,peer=0", "10", True), ("cut:rank=1,step=6", "0", False)],
+)
+def test_cut_connections_between_hosts_heal_or_end_the_job(tmp_path, fault, seconds, heals):
     script = OPERATIONS.replace("np.arange(8,", "np.arange(100_000,")
     settings = {
-        "RONDE_INJECT": "--inject cut:rank=1,step=6",  # as `ronde run` sets it
+        "RONDE_INJECT": f"--inject {fault}",  # as `ronde run` sets it
         "RONDE_NETWORK_INTERFACE": "link0",
         "RONDE_RECONNECT_SECONDS": seconds,
         "RONDE_SECRET_FILE": write_secret(tmp_path / "secret"),
@@ -138,13 +141,55 @@ def test_cut_connections_between_hosts_heal_or_end_the_job(tmp_path, seconds, he
 
 def test_a_flip_in_a_result_is_found_by_the_check_of_means(tmp_path):
     fault = "flip:rank=1,tensor=first.bias,step=7,element=2,where=result"
-    options = ["--check-mean", "bias", "--inject", fault]
+    trace = tmp_path / "trace.json"  # names stay the user's
+    options = ["--check-mean", "bias", "--inject", fault, "--timeline", str(trace)]
     status, output = run(tmp_path, 2, *options, script=OPERATIONS)
     assert status == 0, output
-    wrong = re.findall(r'the result of "[^"]*first\.bias" is wrong by (\S+) ulp, (.*)', output)
+    assert 'of element 2 in the result of "first.bias"' in output
+    wrong = re.findall(r'the result of "first\.bias" is wrong by (\S+) ulp, (.*)', output)
     assert len(wrong) == 1, output
     assert wrong[0][1].startswith("at element 2 on rank 1: ")
     assert wrong[0][1].endswith("; step 7")
+
+
+SUMS = """
+import sys
+import numpy as np, ronde
+ronde.init()
+try:
+    for step in range(12):
+        for name in ("first.weight", "first.bias"):
+            ronde.allreduce(np.ones(50_000, np.float32), name=name)
+        ronde.mark_step()
+    sys.stdout.write(f"@{ronde.rank()} trained\\n")
+except ronde.CorruptedError as error:
+    sys.stdout.write(f"@{ronde.rank()} after {step} steps: {error}\\n")
+"""
+
+
+def test_a_wrong_sum_is_an_error_on_all_ranks_that_names_who_computed_it(tmp_path):
+    fault = "sum:rank=1,tensor=first.bias,step=4"
+    options = ["--check-sums", "1", "--checksums", "1", "--inject", fault]
+    status, output = run(tmp_path, 2, *options, script=SUMS)
+    assert status == 0, output
+    assert 'planted sum in "first.bias" and each later one' in output
+    told = re.findall(r"@(\d) after (\d+) steps: (.*)", output)
+    assert sorted(rank for rank, *_ in told) == ["0", "1"], output
+    assert told[0][1:] == told[1][1:]
+    assert int(told[0][1]) >= 3
+    text = (
+        r'allreduce "first\.bias" \(.*\): rank 1 computed a wrong sum, among the elements '
+        r"(\d+) to (\d+): element \1 is \S+ on rank 0, 1, the inputs of all ranks give 1"
+    )
+    assert re.fullmatch(text, told[0][2]), told
+
+
+def test_without_the_check_wrong_sums_go_unseen(tmp_path):
+    fault = "sum:rank=1,tensor=first.bias,step=4"
+    status, output = run(tmp_path, 2, "--checksums", "1", "--inject", fault, script=SUMS)
+    assert status == 0, output
+    assert "planted sum" in output
+    assert trained(output) == ["0", "1"]
 
 
 def test_faults_are_marked_in_the_timeline(tmp_path):
