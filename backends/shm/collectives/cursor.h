@@ -67,10 +67,12 @@ class Copier {
   void copy_in(Cursor& from, std::size_t bytes, std::byte* slot, Checksum* sum = nullptr) const;
 
   /// As copy_in; also copies each piece to its output, where that is another address.
-  void copy_through(Cursor& from, std::size_t bytes, std::byte* slot, Checksum* sum) const;
+  void copy_through(Cursor& from, std::size_t bytes, std::byte* slot,
+                    Checksum* sum = nullptr) const;
 
   /// `bytes` at `slot` to the next outputs, where there are any.
-  void copy_out(const std::byte* slot, std::size_t bytes, Cursor& to, Checksum* sum) const;
+  void copy_out(const std::byte* slot, std::size_t bytes, Cursor& to,
+                Checksum* sum = nullptr) const;
 
   /// Does what the destructor does, now.
   void fence() const noexcept;
