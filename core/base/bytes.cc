@@ -40,6 +40,15 @@ void Checksum::copy(std::byte* to, const std::byte* from, std::size_t bytes) noe
   bytes_ += bytes;
 }
 
+std::uint64_t checksum64(std::span<const std::byte> bytes) noexcept {
+  Checksum sum;
+  for (; bytes.size() > Checksum::kBlockBytes; bytes = bytes.subspan(Checksum::kBlockBytes)) {
+    sum.add(bytes.first(Checksum::kBlockBytes));
+  }
+  sum.add(bytes);
+  return sum.value();
+}
+
 std::uint64_t Checksum::value() const noexcept {
   const std::span<const Sums> sums(&sums_, 1);
   return hash64(std::as_bytes(sums)) ^ (bytes_ * 0x9e3779b97f4a7c15U);

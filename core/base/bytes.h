@@ -50,6 +50,9 @@ class Checksum {
   std::uint64_t bytes_ = 0;
 };
 
+/// The checksum of `bytes`, in blocks of Checksum::kBlockBytes: half the time of hash64().
+std::uint64_t checksum64(std::span<const std::byte> bytes) noexcept;
+
 /// The loops of this file for an instruction set; see bytes_inl.h.
 struct ByteLoops {
   std::uint64_t (*hash)(const void* data, std::size_t bytes) noexcept;

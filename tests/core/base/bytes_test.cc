@@ -170,6 +170,19 @@ TEST_CASE("Checksum: copying gives the same, whatever the length and the place")
   }
 }
 
+TEST_CASE("checksum64: the checksum of its blocks, of any length") {
+  for (const std::size_t bytes : {0U, 1U, 4095U, 4096U, 4097U, 8192U, 10'000U}) {
+    Block block = random_block(10, bytes);
+    Checksum sum;
+    for (std::size_t at = 0; at == 0 || at < bytes; at += Checksum::kBlockBytes) {
+      sum.add(std::span(block).subspan(at, std::min(Checksum::kBlockBytes, bytes - at)));
+    }
+    CHECK(checksum64(block) == sum.value());
+    if (bytes > 0) flip(block, 8 * bytes - 1);
+    CHECK((checksum64(block) == sum.value()) == (bytes == 0));
+  }
+}
+
 TEST_CASE("Checksum: the same on every processor") {
   CHECK(checksum_of(Block(64, std::byte{1})) == 4323417927690697040U);
   CHECK(checksum_of(random_block(9)) == 14708970999996078308U);

@@ -1,6 +1,7 @@
 """Faults that `ronde run --inject` plants: each is planted where it is asked for, and found."""
 
 import json
+import os
 import re
 import sys
 
@@ -251,28 +252,55 @@ def test_a_fault_that_a_script_sets_is_refused(tmp_path):
 
 HEALTHY = """
 import sys
-import numpy as np, ronde, ronde.torch as hvd, torch
+import ronde.torch as hvd, torch
+kind, steps = sys.argv[1], int(sys.argv[2])
 hvd.init()
 torch.manual_seed(0)
-weight = torch.nn.Parameter(torch.randn(4, 4))
-optimizer = torch.optim.Adam([weight], lr=0.01)
-optimizer = hvd.DistributedOptimizer(optimizer, [("weight", weight)])
+net = torch.nn.Linear(4, 4)
+options = {"shard": "optimizer"} if kind == "sharded" else {}
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters(), **options)
 torch.manual_seed(hvd.rank())
-for step in range(10_000):
+
+def step():
     optimizer.zero_grad()
-    (weight * torch.randn(4, 4)).sum().backward()
+    net(torch.randn(4, 4)).sum().backward()
     optimizer.step()
+
+def train(state):
+    while state.done < steps:
+        step()
+        state.done += 1
+        if state.done % 1000 == 0:
+            state.commit()
+
+if kind == "elastic":
+    hvd.elastic.run(train)(hvd.elastic.TorchState(net, optimizer, done=0))
+else:
+    for _ in range(steps):
+        step()
 sys.stdout.write(f"@{hvd.rank()} trained\\n")
 """
 
+ALL_CHECKS = ["--check-replicas", "1", "--check-nonfinite", "warn", "--check-mean", "weight"]
+ALL_CHECKS += ["--checksums", "1", "--check-sums", "10"]
+VOLUME = os.environ.get("RONDE_TEST_VOLUME") == "all"
+
 
 @pytest.mark.slow
-def test_all_checks_are_silent_in_ten_thousand_healthy_steps(tmp_path):
+@pytest.mark.parametrize("kind", ["dense", "sharded", "elastic"] if VOLUME else ["dense"])
+def test_all_checks_are_silent_in_healthy_steps(tmp_path, kind):
     pytest.importorskip("torch")
-    options = ["--check-replicas", "1", "--check-nonfinite", "warn", "--check-mean", "weight"]
-    status, output = run(tmp_path, 2, *options, script=HEALTHY)
+    steps = 34_000 if VOLUME else 10_000
+    path = tmp_path / "script.py"
+    path.write_text(HEALTHY)
+    options = [*ALL_CHECKS, *(["--min-np", "1"] if kind == "elastic" else [])]
+    job = jobs.launch([sys.executable, str(path), kind, str(steps)], 2, options=options)
+    status, output = jobs.finish(job)
     assert status == 0, output
     assert trained(output) == ["0", "1"]
-    for fault in ("differ", "put in", "overflowed", "wrong", "different models"):
+    for fault in ("differ", "put in", "overflowed", "wrong", "different models", "Corrupted"):
         assert fault not in output
-    assert re.search(r"10000 operations of .* the largest error was 0\.\d+ ulp", output), output
+    if kind != "sharded":  # its gradients go by reduce_scatter
+        counted = rf"{steps} operations of .* the largest error was 0\.\d+ ulp"
+        assert re.search(counted, output), output
