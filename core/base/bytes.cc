@@ -40,6 +40,11 @@ void Checksum::copy(std::byte* to, const std::byte* from, std::size_t bytes) noe
   bytes_ += bytes;
 }
 
+void Checksum::copy_from_afar(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  loops().copy_from_afar(sums_, to, from, bytes);
+  bytes_ += bytes;
+}
+
 std::uint64_t checksum64(std::span<const std::byte> bytes) noexcept {
   Checksum sum;
   for (; bytes.size() > Checksum::kBlockBytes; bytes = bytes.subspan(Checksum::kBlockBytes)) {

@@ -36,8 +36,10 @@ class Checksum {
   static constexpr std::size_t kBlockBytes = std::size_t{4} << 10;
 
   void add(std::span<const std::byte> block) noexcept;
-  /// Copies a block, and adds the bytes as they are copied.
+  /// Copies a block, and adds the bytes as they are copied. The second: from memory or
+  /// another core's cache, of which it asks for the next block.
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+  void copy_from_afar(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
   [[nodiscard]] std::uint64_t value() const noexcept;
 
   struct Sums {
@@ -55,11 +57,12 @@ std::uint64_t checksum64(std::span<const std::byte> bytes) noexcept;
 
 /// The loops of this file for an instruction set; see bytes_inl.h.
 struct ByteLoops {
+  using OfBlock = void (*)(Checksum::Sums& sums, std::byte* to, const std::byte* from,
+                           std::size_t bytes) noexcept;
   std::uint64_t (*hash)(const void* data, std::size_t bytes) noexcept;
-  void (*add)(Checksum::Sums& sums, std::byte* to, const std::byte* from,
-              std::size_t bytes) noexcept;
-  void (*copy)(Checksum::Sums& sums, std::byte* to, const std::byte* from,
-               std::size_t bytes) noexcept;
+  OfBlock add;
+  OfBlock copy;
+  OfBlock copy_from_afar;
 };
 
 }  // namespace ronde

@@ -28,7 +28,7 @@ inline std::uint64_t hash(const void* data, std::size_t bytes) noexcept {
   return XXH3_64bits(data, bytes);
 }
 
-template <bool kCopies>
+template <bool kCopies, bool kPrefetches>
 inline void add_block(Checksum::Sums& sums, std::byte* to, const std::byte* from,
                       std::size_t bytes) noexcept {
   Line plain;
@@ -41,7 +41,7 @@ inline void add_block(Checksum::Sums& sums, std::byte* to, const std::byte* from
   };
   std::size_t i = 0;
   for (; i + Checksum::kLineBytes <= bytes; i += Checksum::kLineBytes) {
-    if constexpr (kCopies) __builtin_prefetch(from + i + kAheadBytes, 0, 2);
+    if constexpr (kPrefetches) __builtin_prefetch(from + i + kAheadBytes, 0, 2);
     const Line line = *reinterpret_cast<const AnyLine*>(from + i);
     if constexpr (kCopies) *reinterpret_cast<AnyLine*>(to + i) = line;
     add(line);
@@ -57,6 +57,7 @@ inline void add_block(Checksum::Sums& sums, std::byte* to, const std::byte* from
   std::memcpy(sums.mixed, &mixed, sizeof mixed);
 }
 
-inline constexpr ByteLoops kLoops = {hash, add_block<false>, add_block<true>};
+inline constexpr ByteLoops kLoops = {hash, add_block<false, false>, add_block<true, false>,
+                                     add_block<true, true>};
 
 }  // namespace ronde::RONDE_BYTES_ISA

@@ -87,9 +87,11 @@ Window window_of(std::span<const void* const> inputs, const void* out, std::size
   return found;
 }
 
-/// Flips a high bit of each element: of the exponent, of floating types.
+/// Changes the highest byte of each element. Several times do not cancel.
 void spoil_all(std::byte* out, std::size_t bytes, std::size_t width) {
-  for (std::size_t at = width - 1; at < bytes; at += width) out[at] ^= std::byte{0x20};
+  for (std::size_t at = width - 1; at < bytes; at += width) {
+    out[at] = static_cast<std::byte>(std::to_integer<unsigned>(out[at]) + 0x11U);
+  }
 }
 
 bool is_same_memory(const OwnElements& a, const OwnElements& b) {

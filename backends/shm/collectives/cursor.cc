@@ -79,7 +79,7 @@ void Copier::fill(std::byte* slot, const Segment& piece, Checksum* sum) const {
     std::memset(slot, 0, piece.bytes);
     if (sum != nullptr) sum->add({slot, piece.bytes});
   } else if (sum != nullptr) {
-    sum->copy(slot, piece.in, piece.bytes);
+    sum->copy_from_afar(slot, piece.in, piece.bytes);
   } else if (piece.bytes < kSmallestStream) {
     std::memcpy(slot, piece.in, piece.bytes);
   } else {
@@ -124,8 +124,14 @@ void Copier::copy_out(const std::byte* slot, std::size_t bytes, Cursor& to, Chec
   });
 }
 
+void Copier::write_result(const std::byte* from, std::byte* out, std::size_t bytes,
+                          Checksum* sum) const {
+  if (sum == nullptr || streaming_) return write(from, out, bytes, sum);
+  sum->copy(out, from, bytes);
+}
+
 void Copier::write(const std::byte* from, std::byte* out, std::size_t bytes, Checksum* sum) const {
-  if (sum != nullptr && !streaming_) return sum->copy(out, from, bytes);
+  if (sum != nullptr && !streaming_) return sum->copy_from_afar(out, from, bytes);
   if (sum != nullptr) sum->add({from, bytes});
   if (!streaming_ || bytes < kSmallestStream) {
     std::memcpy(out, from, bytes);

@@ -83,6 +83,8 @@ class Copier {
   /// One contiguous copy to user memory.
   void write(const std::byte* from, std::byte* out, std::size_t bytes,
              Checksum* sum = nullptr) const;
+  /// The same, of what is in the L1 cache.
+  void write_result(const std::byte* from, std::byte* out, std::size_t bytes, Checksum* sum) const;
 
  private:
   const bool streaming_;

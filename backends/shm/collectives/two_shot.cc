@@ -191,7 +191,7 @@ class TwoShot {
     combiner_.reduce(staged, offset, mine, result, piece.bytes);
     if (with_.watch != nullptr) watch_piece(piece, result);
     if (deliver_ && piece.out != nullptr && piece.out != result) {
-      copier_.write(result, piece.out, piece.bytes, sum);
+      copier_.write_result(result, piece.out, piece.bytes, sum);
     } else if (sum != nullptr) {
       sum->add({result, piece.bytes});
     }

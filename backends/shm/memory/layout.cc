@@ -16,7 +16,7 @@ std::size_t page_up(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kP
 
 /// A multiple of four lines. So strides are still odd numbers of lines.
 std::size_t checksum_bytes(std::size_t ranks) {
-  const std::size_t bytes = (ranks + 1) * sizeof(std::uint64_t);
+  const std::size_t bytes = (ranks + 1) * sizeof(std::uint32_t);
   return (bytes + 4 * kLine - 1) / (4 * kLine) * (4 * kLine);
 }
 
@@ -80,8 +80,8 @@ std::byte* Layout::slot(std::byte* base, int rank, std::uint32_t step) const noe
   return base + slots_ + index * slot_stride_;
 }
 
-std::uint64_t* Layout::checksums(std::byte* base, int rank, std::uint32_t step) const noexcept {
-  return &at<std::uint64_t>(slot(base, rank, step), slot_bytes_);
+std::uint32_t* Layout::checksums(std::byte* base, int rank, std::uint32_t step) const noexcept {
+  return &at<std::uint32_t>(slot(base, rank, step), slot_bytes_);
 }
 
 }  // namespace ronde::shm

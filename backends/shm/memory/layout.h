@@ -91,7 +91,7 @@ class Layout {
   [[nodiscard]] std::byte* slot(std::byte* base, int rank, std::uint32_t step) const noexcept;
   /// The checksums of a slot's parts: by the rank that reads it, then that of the results which
   /// all others read.
-  [[nodiscard]] std::uint64_t* checksums(std::byte* base, int rank,
+  [[nodiscard]] std::uint32_t* checksums(std::byte* base, int rank,
                                          std::uint32_t step) const noexcept;
 
  private:

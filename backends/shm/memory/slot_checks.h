@@ -39,17 +39,20 @@ class SlotChecks {
 
   /// Leaves the checksum of a part that this rank has written.
   void seal(Step step, std::size_t index, const Checksum& sum) noexcept {
-    layout_.checksums(base_, rank_, step)[index] = sum.value();
+    layout_.checksums(base_, rank_, step)[index] = short_sum(sum);
   }
   /// Compares that of a part which this rank has read.
   void compare(const SlotPart& part, const Checksum& sum, std::size_t bytes, PlaceInWork place) {
-    const std::uint64_t sealed = layout_.checksums(base_, part.rank, part.step)[part.index];
-    if (sealed != sum.value() && found_.ok()) found_ = describe(part.rank, bytes, place);
+    const std::uint32_t sealed = layout_.checksums(base_, part.rank, part.step)[part.index];
+    if (sealed != short_sum(sum) && found_.ok()) found_ = describe(part.rank, bytes, place);
   }
   /// Ok, or kCorrupted about the first part that had changed.
   [[nodiscard]] const Status& found() const noexcept { return found_; }
 
  private:
+  static std::uint32_t short_sum(const Checksum& sum) noexcept {
+    return static_cast<std::uint32_t>(sum.value() >> 32);
+  }
   [[nodiscard]] Status describe(int writer, std::size_t bytes, PlaceInWork place) const;
 
   const Layout layout_;
