@@ -235,8 +235,9 @@ Result<JobLink> connect_across_hosts(const Config& config, const ConnectOptions&
   auto counts = options.observers.counts;
   if (!counts) counts = std::make_shared<ConnectionCounts>();
   auto budget = std::make_shared<ConnectionBudget>(config.max_connections, std::move(counts));
-  RONDE_ASSIGN_OR_RETURN(const auto manager,
-                         ConnectionManager::create(config.size, std::move(budget)));
+  RONDE_ASSIGN_OR_RETURN(
+      const auto manager,
+      ConnectionManager::create(config.size, std::move(budget), options.observers.on_connected));
   for (FileDescriptor& each : job.listeners) manager->listen(std::move(each));
   JobLink link;
   if (args.topology.host_count() > 1) {

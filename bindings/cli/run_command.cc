@@ -55,10 +55,12 @@ constexpr std::array kSettingOptions = {
                   "leaves out the optimizer's step"},
     SettingOption{"--check-mean", "RONDE_CHECK_MEAN", "NAME",
                   "Compare sums and averages whose names have NAME in them with float64"},
+    SettingOption{"--check-sums", "RONDE_CHECK_SUMS", "N",
+                  "Compute some elements of one of N allreduces once more, drawn by lot"},
     SettingOption{"--checksums", "RONDE_CHECKSUMS", "0|1",
                   "Check all data by checksums on its way between ranks"},
     SettingOption{"--inject", "RONDE_INJECT", "FAULT",
-                  "Plant a fault, to rehearse: nan, flip, drift, slow, kill or cut, as "
+                  "Plant a fault, to rehearse: nan, flip, drift, sum, slow, kill or cut, as "
                   "flip:rank=1,tensor=layer3.weight,step=20; may repeat"},
     SettingOption{"--metrics-port", "RONDE_METRICS_PORT", "NUMBER",
                   "Serve Prometheus metrics: local rank r of each host at this port + r"},

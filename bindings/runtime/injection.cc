@@ -37,9 +37,10 @@ constexpr std::array kFaults = {
     FaultRow{FaultKind::kFlip, "flip", "tensor=NAME",
              "step=NUMBER element=NUMBER bit=NUMBER where=replica|result"},
     FaultRow{FaultKind::kDrift, "drift", "tensor=NAME", "step=NUMBER factor=NUMBER"},
+    FaultRow{FaultKind::kSum, "sum", "tensor=NAME", "step=NUMBER"},
     FaultRow{FaultKind::kSlow, "slow", "seconds=NUMBER", "tensor=NAME step=NUMBER"},
     FaultRow{FaultKind::kKill, "kill", "", "tensor=NAME step=NUMBER"},
-    FaultRow{FaultKind::kCut, "cut", "", "tensor=NAME step=NUMBER"}};
+    FaultRow{FaultKind::kCut, "cut", "", "tensor=NAME step=NUMBER peer=RANK"}};
 
 constexpr std::string_view name_of(FaultKind kind) noexcept {
   return kFaults[static_cast<std::size_t>(kind)].name;
@@ -90,6 +91,7 @@ bool read_part(const FaultRow& row, std::string_view name, std::string_view valu
   if (name == "tensor") injection.tensor = value;
   if (name == "tensor") return !value.empty();
   if (name == "rank") return read(value, injection.rank) && injection.rank >= 0;
+  if (name == "peer") return read(value, injection.peer) && injection.peer >= 0;
   if (name == "step") return read(value, injection.step);
   if (name == "bit") return read(value, injection.bit) && injection.bit >= 0 && injection.bit < 128;
   if (name == "where") return read_where(value, injection.in_result);
@@ -129,9 +131,22 @@ bool changes_replicas(const Injection& what) {
   return what.kind == FaultKind::kDrift || (what.kind == FaultKind::kFlip && !what.in_result);
 }
 
+bool changes_results(const Injection& what) {
+  return what.in_result || what.kind == FaultKind::kSum;
+}
+
+bool is_host_allreduce(const Bundle& bundle) {
+  return bundle.kind == Collective::kAllreduce && bundle.device.kind == DeviceKind::kCpu;
+}
+
+OwnElements own_elements(const Segment& segment) {
+  return {.in = segment.in, .out = segment.out, .bytes = segment.bytes};
+}
+
 /// True for faults that happen again and again.
 bool goes_on(const Injection& what) {
-  return what.kind == FaultKind::kDrift || what.kind == FaultKind::kSlow;
+  return what.kind == FaultKind::kDrift || what.kind == FaultKind::kSlow ||
+         what.kind == FaultKind::kSum;
 }
 
 bool has_bit(const Injection& what, std::size_t elements, std::size_t element_bytes) {
@@ -170,13 +185,22 @@ bool is_connection(int fd) {
          (peer.ss_family == AF_INET || peer.ss_family == AF_INET6);
 }
 
-/// Shuts down the TCP connections of this process. Returns their number.
-int cut_connections() {
+/// The address of the other end; empty: there is none.
+std::string address_of_peer(int fd) {
+  sockaddr_storage peer{};
+  socklen_t length = sizeof peer;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0) return {};
+  return {reinterpret_cast<const char*>(&peer), length};
+}
+
+/// Shuts down this process's TCP connections: those with one rank, or all. Returns their number.
+int cut_connections(const Injection& what, const PeerEnds* peers) {
   int cut = 0;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
     int fd = -1;
     if (!read(entry.path().filename().string(), fd) || !is_connection(fd)) continue;
+    if (what.peer >= 0 && (peers == nullptr || !peers->has(what.peer, fd))) continue;
     if (::shutdown(fd, SHUT_RDWR) == 0) ++cut;
   }
   return cut;
@@ -217,6 +241,17 @@ Result<std::vector<Injection>> asked_injections(std::string_view setting) {
                             setting));
 }
 
+void PeerEnds::add(int rank, int fd) {
+  const MutexLock lock(mutex_);
+  ranks_[address_of_peer(fd)] = rank;
+}
+
+bool PeerEnds::has(int rank, int fd) const {
+  const MutexLock lock(mutex_);
+  const auto found = ranks_.find(address_of_peer(fd));
+  return found != ranks_.end() && found->second == rank;
+}
+
 Injector::Injector(Options options) : options_(std::move(options)) {
   for (const Injection& one : options_.faults) {
     if (one.rank == options_.rank) faults_.push_back({.what = one});
@@ -240,7 +275,7 @@ void Injector::before(const Submission& submission) {
     const MutexLock lock(mutex_);
     for (Fault& fault : faults_) {
       const Injection& what = fault.what;
-      if (changes_replicas(what) || what.in_result || (fault.planted && !goes_on(what)) ||
+      if (changes_replicas(what) || changes_results(what) || (fault.planted && !goes_on(what)) ||
           options_.steps() + 1 < what.step || !names(what, request.name)) {
         continue;
       }
@@ -263,7 +298,7 @@ void Injector::act(const Injection& what) {
   }
   if (what.kind == FaultKind::kKill) (void)std::raise(SIGKILL);
   if (what.kind != FaultKind::kCut) return;
-  const int connections = cut_connections();
+  const int connections = cut_connections(what, options_.peers);
   if (connections == 0) return;
   const MutexLock lock(mutex_);
   for (Fault& fault : faults_) {
@@ -271,9 +306,36 @@ void Injector::act(const Injection& what) {
   }
 }
 
-void Injector::after(const Bundle& bundle, const Work& work) {
-  if (bundle.kind != Collective::kAllreduce || bundle.device.kind != DeviceKind::kCpu) return;
+void Injector::during(const Bundle& bundle, const Work& work) {
+  if (!is_host_allreduce(bundle) || options_.sums == nullptr) return;
   const MutexLock lock(mutex_);
+  for (const Fault& fault : faults_) {
+    const Injection& what = fault.what;
+    if (what.kind != FaultKind::kSum || options_.steps() + 1 < what.step) continue;
+    for (std::size_t s = 0; s < work.segments.size(); ++s) {
+      if (!names(what, bundle.tensors[s].name)) continue;
+      options_.sums->spoil(own_elements(work.segments[s]));
+    }
+  }
+}
+
+void Injector::heal(const Bundle& bundle, const Work& work) {
+  if (options_.sums == nullptr) return;
+  for (Fault& fault : faults_) {
+    for (std::size_t s = 0; fault.what.kind == FaultKind::kSum && s < work.segments.size(); ++s) {
+      const std::string_view name = bundle.tensors[s].name;
+      if (!names(fault.what, name)) continue;
+      if (options_.sums->heal(own_elements(work.segments[s]))) {
+        note(fault, fmt::format(" in \"{}\" and each later one", name));
+      }
+    }
+  }
+}
+
+void Injector::after(const Bundle& bundle, const Work& work) {
+  if (!is_host_allreduce(bundle)) return;
+  const MutexLock lock(mutex_);
+  heal(bundle, work);
   for (Fault& fault : faults_) {
     const Injection& what = fault.what;
     if (!what.in_result || fault.planted || options_.steps() + 1 < what.step) continue;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "core/engine/queues/operation.h"
 #include "core/ports/communicator.h"
 #include "core/ports/event_sink.h"
+#include "ops/execution/sum_witness.h"
 
 namespace ronde {
 
@@ -21,6 +23,7 @@ enum class FaultKind : std::uint8_t {
   kNan,    ///< NaN in place of an element of an operation's input.
   kFlip,   ///< One bit of a replica's tensor, or of an operation's result.
   kDrift,  ///< A replica's tensor is scaled after each step.
+  kSum,    ///< The rank computes wrong sums of an operation's elements.
   kSlow,   ///< The rank sleeps before an operation.
   kKill,   ///< The rank ends by SIGKILL before an operation.
   kCut,    ///< The rank's TCP connections are shut down before an operation.
@@ -37,6 +40,7 @@ struct Injection {
   bool in_result = false;  ///< A flip in an operation's result.
   double factor = 1.001;   ///< Of a drift.
   double seconds = 0;      ///< Of a slow rank.
+  int peer = -1;           ///< Of a cut: the rank at the other end; negative: all connections.
   std::string text = {};   ///< As the user has written it.
 };
 
@@ -50,6 +54,18 @@ inline constexpr std::string_view kAskedFor = "--inject ";
 /// As parse_injections(), of RONDE_INJECT; none where that is empty.
 /// Errors: also kInvalidArgument where `ronde run --inject` has not set it.
 Result<std::vector<Injection>> asked_injections(std::string_view setting);
+
+/// The ends of this process's connections with ranks of other hosts. Threads: any.
+class PeerEnds {
+ public:
+  void add(int rank, int fd) RONDE_EXCLUDES(mutex_);
+  /// True if the socket is connected with that rank.
+  [[nodiscard]] bool has(int rank, int fd) const RONDE_EXCLUDES(mutex_);
+
+ private:
+  mutable Mutex mutex_;
+  std::map<std::string, int> ranks_ RONDE_GUARDED_BY(mutex_);  // by the peer's address
+};
 
 /// One tensor of a replica, which faults may change.
 struct ReplicaMemory {
@@ -69,11 +85,15 @@ class Injector {
     std::function<std::uint64_t()> steps;    ///< Training steps that have been marked.
     const EventSwitch* events = nullptr;     ///< Outlives it; may be null.
     const ReduceKernels* kernels = nullptr;  ///< Outlives it.
+    const PeerEnds* peers = nullptr;         ///< Outlives it; null: none is known.
+    SumWitness* sums = nullptr;              ///< Outlives it; null: none is planted in sums.
   };
   explicit Injector(Options options);
 
   /// Plants what comes before an operation: in its input, or in this process. May sleep.
   void before(const Submission& submission) RONDE_EXCLUDES(mutex_);
+  /// Lets this rank compute wrong sums of a work, until after().
+  void during(const Bundle& bundle, const Work& work) RONDE_EXCLUDES(mutex_);
   /// Plants in the results of a work, before any check has seen them.
   void after(const Bundle& bundle, const Work& work) RONDE_EXCLUDES(mutex_);
 
@@ -94,6 +114,7 @@ class Injector {
   };
 
   void act(const Injection& what);
+  void heal(const Bundle& bundle, const Work& work) RONDE_REQUIRES(mutex_);
   void note(Fault& fault, std::string_view where) RONDE_REQUIRES(mutex_);
 
   const Options options_;

@@ -3,6 +3,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -112,6 +113,8 @@ struct Runtime::Impl {
   Meter own_meter;
   std::shared_ptr<ConnectionCounts> connections = std::make_shared<ConnectionCounts>();
   std::shared_ptr<AbortToken> abort;
+  PeerEnds peer_ends;                   // of drills alone
+  std::shared_ptr<SumWitness> witness;  // null: nobody looks at sums
   std::shared_ptr<const ReduceKernels> kernels;
   std::unique_ptr<const PayloadReducer> payloads;  // the engine uses it
   std::shared_ptr<ResidualStore> residuals;
@@ -163,6 +166,10 @@ Status Runtime::Impl::start(const JoinOptions& options) {
     if (secret) config.secret_fd = secret->get();
   }
   kernels = create_kernels();
+  if (config.check_sums > 0 || !config.inject.empty()) {
+    witness = std::make_shared<SumWitness>(std::move(kernels));
+    kernels = witness;
+  }
   payloads = create_payload_reducer(kernels);
   RONDE_ASSIGN_OR_RETURN(JobLink link, connect_job(config, {.version = kVersion,
                                                             .abort = abort,
@@ -191,12 +198,15 @@ void Runtime::Impl::note_failures() {
 
 /// Connections end before the timeline.
 ConnectionObservers Runtime::Impl::observers() {
-  return {.counts = connections, .on_healed = [this](int rank, TimeSpan outage) {
-            EventSink* const events = timeline->events().get();
-            if (events == nullptr) return;
-            const std::string name = fmt::format("{} rank {}", kOutageSpan, rank);
-            events->span(kConnectionsTrack, name, outage, {});
-          }};
+  const auto show = [this](int rank, TimeSpan outage) {
+    EventSink* const events = timeline->events().get();
+    if (events == nullptr) return;
+    const std::string name = fmt::format("{} rank {}", kOutageSpan, rank);
+    events->span(kConnectionsTrack, name, outage, {});
+  };
+  std::function<void(int, int)> note;
+  if (!config.inject.empty()) note = [this](int rank, int fd) { peer_ends.add(rank, fd); };
+  return {.counts = connections, .on_healed = show, .on_connected = std::move(note)};
 }
 
 /// Reports the transition to this epoch, once its first operation has ended.
@@ -248,7 +258,7 @@ Status Runtime::Impl::make_injector() {
   RONDE_ASSIGN_OR_RETURN(auto faults, asked_injections(config.inject));
   if (faults.empty() || config.epoch > 1) return {};
   for (const Injection& fault : faults) {
-    if (fault.rank < topology.size()) continue;
+    if (std::max(fault.rank, fault.peer) < topology.size()) continue;
     return {Code::kInvalidArgument,
             fmt::format("--inject {}: allowed are ranks 0 to {}", fault.text, topology.size() - 1)};
   }
@@ -257,7 +267,9 @@ Status Runtime::Impl::make_injector() {
                                                    .rank = topology.rank,
                                                    .steps = [this] { return timeline->steps(); },
                                                    .events = &timeline->events(),
-                                                   .kernels = kernels.get()});
+                                                   .kernels = kernels.get(),
+                                                   .peers = &peer_ends,
+                                                   .sums = witness.get()});
   return {};
 }
 
@@ -317,8 +329,10 @@ Status Runtime::Impl::open_global_set(const JoinOptions& options) {
 }
 
 void Runtime::Impl::make_groups(std::vector<SelectionRow> tuned) {
+  std::function<void(const Bundle&, const Work&)> on_work;
   std::function<void(const Bundle&, const Work&)> on_result;
   if (injector) {
+    on_work = [this](const Bundle& bundle, const Work& work) { injector->during(bundle, work); };
     on_result = [this](const Bundle& bundle, const Work& work) { injector->after(bundle, work); };
   }
   groups = std::make_unique<GroupFactory>(
@@ -334,6 +348,8 @@ void Runtime::Impl::make_groups(std::vector<SelectionRow> tuned) {
                             .kernels = kernels,
                             .residuals = residuals,
                             .records = engine->records(),
+                            .witness = witness,
+                            .on_work = std::move(on_work),
                             .on_result = std::move(on_result),
                             .check_mean = {.steps = [this] { return timeline->steps(); },
                                            .events = &timeline->events(),

@@ -35,6 +35,8 @@ struct ConnectionObservers {
   std::shared_ptr<ConnectionCounts> counts = nullptr;  ///< May be null.
   /// The connection with a rank of the job works again after an outage. Threads: any. May be null.
   std::function<void(int rank, TimeSpan outage)> on_healed = nullptr;
+  /// A connection with a rank of another host was made, over this socket. As on_healed.
+  std::function<void(int rank, int fd)> on_connected = nullptr;
 };
 
 }  // namespace ronde

@@ -51,7 +51,8 @@ struct NonfiniteFinding {
 /// One tensor of a bundle as this rank holds it. A rank that has joined has `in` and `out` null and
 /// no allocator: it takes part with zeros and keeps nothing.
 struct BundleTensor {
-  std::string_view name;
+  std::string_view name;   ///< Of the operation, as the user has given it.
+  std::string_view track;  ///< In the timeline, where one is written; else empty.
   const void* in = nullptr;
   void* out = nullptr;  ///< Null where `allocate` gives it.
   Shape shape;  ///< Of `in` (allgather: this rank's; broadcast: the root's; scatter: `out`'s).

@@ -35,7 +35,9 @@ void Phases::Track::end() {
 
 void BundleTracer::begin(EventSink& events, const Bundle& bundle, const TracedWork& work) {
   names_.clear();
-  for (const BundleTensor& tensor : bundle.tensors) names_.push_back(tensor.name);
+  for (const BundleTensor& tensor : bundle.tensors) {
+    names_.push_back(tensor.track.empty() ? tensor.name : tensor.track);
+  }
   events.begin_all(names_, traits_of(bundle.kind).event(),
                    {.collective = bundle.kind,
                     .bytes = work.bytes,

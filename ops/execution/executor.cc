@@ -40,6 +40,7 @@ class BundleExecutor final : public Executor {
         tracer_(options.events, options.set_name),
         binder_(binder_options(options)),
         planner_(binder_.exchange(), options.rank, options.size),
+        on_work_(std::move(options.on_work)),
         on_result_(std::move(options.on_result)) {
     if (options.finds_nonfinite) {
       nonfinite_.emplace(options.kernels, binder_.exchange(), options.rank, options.size);
@@ -47,6 +48,10 @@ class BundleExecutor final : public Executor {
     if (options.check_mean) {
       mean_.emplace(std::move(*options.check_mean), options.kernels, binder_.exchange(),
                     options.rank, options.size);
+    }
+    if (options.check_sums) {
+      sums_.emplace(std::move(*options.check_sums), options.kernels, binder_.exchange(),
+                    options.size);
     }
   }
 
@@ -69,6 +74,9 @@ class BundleExecutor final : public Executor {
   [[nodiscard]] bool checks_mean(const Bundle& bundle) const {
     return mean_ && MeanCheck::applies(bundle);
   }
+  bool draws_sum(const Bundle& bundle, const Work& work) {
+    return sums_ && SumCheck::applies(bundle) && sums_->begin(work);
+  }
 
   const int size_;
   Weighting weighting_;
@@ -77,6 +85,8 @@ class BundleExecutor final : public Executor {
   OutputPlanner planner_;
   std::optional<NonfiniteCheck> nonfinite_;
   std::optional<MeanCheck> mean_;
+  std::optional<SumCheck> sums_;
+  const std::function<void(const Bundle&, const Work&)> on_work_;
   const std::function<void(const Bundle&, const Work&)> on_result_;
   CompressionFacts facts_;  // of what ran last
 };
@@ -132,6 +142,7 @@ Status BundleExecutor::deliver(const Bundle& bundle, const AbortToken& abort) {
   if (looks) nonfinite_->look_at(work, bundle.result);
   const bool compares = checks_mean(bundle);
   if (compares) mean_->begin(bundle, work);
+  const bool drawn = draws_sum(bundle, work);
   void* const out = work.segments[0].out;
   const auto copy = [&](PhaseObserver*) {
     if (out != nullptr) std::memcpy(out, bundle.result.data(), bundle.result.size());
@@ -140,6 +151,7 @@ Status BundleExecutor::deliver(const Bundle& bundle, const AbortToken& abort) {
   RONDE_RETURN_IF_ERROR(tracer_.trace(
       bundle, {.bytes = work.bytes, .algorithm = "inline", .path = "control"}, facts_, copy));
   if (on_result_) on_result_(bundle, work);
+  if (drawn) RONDE_RETURN_IF_ERROR(sums_->end(bundle, work, abort));
   if (compares) RONDE_RETURN_IF_ERROR(mean_->end(bundle, work, false, abort));
   if (looks) RONDE_RETURN_IF_ERROR(nonfinite_->end(bundle, abort));
   return planner_.allocation();
@@ -151,7 +163,9 @@ Status BundleExecutor::run(const Bundle& bundle, const Work& work, const AbortTo
   const bool looks = finds_nonfinite(bundle);
   const bool compares = checks_mean(bundle);
   if (compares) mean_->begin(bundle, work);
+  const bool drawn = draws_sum(bundle, work);
   if (looks) bound.work = nonfinite_->begin(bound.work, binder_.watched_path(bound));
+  if (on_work_) on_work_(bundle, work);
   const auto move = [&](PhaseObserver* phases) {
     bound.work.phases = phases;
     RONDE_RETURN_IF_ERROR(binder_.run(bound, abort));
@@ -161,6 +175,7 @@ Status BundleExecutor::run(const Bundle& bundle, const Work& work, const AbortTo
   RONDE_RETURN_IF_ERROR(tracer_.trace(bundle, bound.traced, facts_, move));
   RONDE_RETURN_IF_ERROR(binder_.finish(bundle, bound, abort));
   if (on_result_) on_result_(bundle, work);
+  if (drawn) RONDE_RETURN_IF_ERROR(sums_->end(bundle, work, abort));
   if (compares) {
     const bool lossy = bound.compression != nullptr;
     RONDE_RETURN_IF_ERROR(mean_->end(bundle, work, lossy, abort));

@@ -13,6 +13,7 @@
 #include "ops/device/device_parts.h"
 #include "ops/execution/host_communicators.h"
 #include "ops/execution/mean_check.h"
+#include "ops/execution/sum_check.h"
 
 namespace ronde {
 
@@ -30,6 +31,9 @@ struct ExecutorOptions : AlgorithmOptions {
   bool finds_nonfinite = false;  ///< BundleTensor::finding is served; the same on all ranks.
   /// BundleTensor::checks_mean is served; none: it is not. The same on all ranks.
   std::optional<MeanCheckOptions> check_mean;
+  std::optional<SumCheckOptions> check_sums;  ///< None: no sum is drawn. The same on all ranks.
+  /// Is shown each work that is about to run; empty: nobody.
+  std::function<void(const Bundle&, const Work&)> on_work;
   /// Is shown each work that has run, before its results are looked at; empty: nobody.
   std::function<void(const Bundle&, const Work&)> on_result;
   DeviceOpener open_device;  ///< Empty: tensors in device memory are kUnsupported.

@@ -49,17 +49,6 @@ bool is_summed(const Bundle& bundle) noexcept {
 
 std::int64_t bits_of(double value) { return std::bit_cast<std::int64_t>(value); }
 
-/// The error of one result. Values that are not finite for cause have none.
-double error_of(const Reduction& what, double value, long double exact, long double magnitude) {
-  if (!std::isfinite(magnitude)) return 0;
-  const double limit = std::ldexp(1.0, form_of(what.dtype).highest);
-  if (!std::isfinite(value)) {
-    return magnitude < limit ? std::numeric_limits<double>::infinity() : 0;
-  }
-  const long double off = std::abs(static_cast<long double>(value) - exact);
-  return static_cast<double>(off / ulp_at(what.dtype, static_cast<double>(magnitude)));
-}
-
 std::string text_of(const MeanError& error) {
   return fmt::format("{:.3g} ulp, at element {} on rank {}: {:.9g}, in float64 {:.9g}", error.ulps,
                      error.element, error.rank, error.value, error.exact);
@@ -71,6 +60,16 @@ double ulp_at(DType dtype, double magnitude) noexcept {
   const FloatForm form = form_of(dtype);
   const int exponent = magnitude > 0 ? std::ilogb(magnitude) : form.lowest;
   return std::ldexp(1.0, std::max(exponent, form.lowest) - form.mantissa);
+}
+
+double error_in_ulps(DType dtype, double value, long double exact, long double magnitude) noexcept {
+  if (!std::isfinite(magnitude)) return 0;
+  const double limit = std::ldexp(1.0, form_of(dtype).highest);
+  if (!std::isfinite(value)) {
+    return magnitude < limit ? std::numeric_limits<double>::infinity() : 0;
+  }
+  const long double off = std::abs(static_cast<long double>(value) - exact);
+  return static_cast<double>(off / ulp_at(dtype, static_cast<double>(magnitude)));
 }
 
 MeanCheck::~MeanCheck() {
@@ -148,7 +147,7 @@ MeanError MeanCheck::worst_of(const Work& work, std::span<const std::int64_t> al
       magnitude += std::abs(input);
     }
     const double ulps =
-        error_of(work.reduction, values_[i], sum * factor, magnitude * std::abs(factor));
+        error_in_ulps(work.reduction.dtype, values_[i], sum * factor, magnitude * std::abs(factor));
     if (worst.element >= 0 && ulps <= worst.ulps) continue;
     worst = {ulps, static_cast<std::int64_t>(i), rank_, values_[i],
              static_cast<double>(sum * factor)};

@@ -39,6 +39,9 @@ constexpr double mean_error_bound(int ranks) noexcept { return ranks + 1.0; }
 /// The distance of neighbouring values of `dtype` at a magnitude.
 double ulp_at(DType dtype, double magnitude) noexcept;
 
+/// The error of a result, as MeanError has it. Values that are not finite for cause have none.
+double error_in_ulps(DType dtype, double value, long double exact, long double magnitude) noexcept;
+
 /// The settings of the check.
 struct MeanCheckOptions {
   std::function<std::uint64_t()> steps = {};  ///< Training steps that have been marked; or empty.

@@ -30,10 +30,12 @@ int milliseconds_until(TimePoint time) {
 }  // namespace
 
 ConnectionManager::ConnectionManager(FileDescriptor wake, FileDescriptor events, int ranks,
-                                     std::shared_ptr<ConnectionBudget> budget)
+                                     std::shared_ptr<ConnectionBudget> budget,
+                                     std::function<void(int rank, int fd)> on_connected)
     : wake_(std::move(wake)),
       events_(std::move(events)),
       budget_(std::move(budget)),
+      on_connected_(std::move(on_connected)),
       connector_([this](Purpose purpose, const Digest& context) { return find(purpose, context); },
                  ranks) {
   epoll_event woken{.events = EPOLLIN, .data = {.u64 = kWoken}};
@@ -92,6 +94,7 @@ void ConnectionManager::deliver(ConnectorEvent event) {
     if (event.kind != ConnectorEvent::Kind::kAdmitted) {
       return service.on_failure(event.rank, event.status);
     }
+    if (on_connected_) on_connected_(event.rank, event.stream.fd());
     Link link{event.rank, std::move(event.stream), event.dialed};
     if (service.idle && budget_) {
       link.counted = std::make_unique<CountedConnection>(budget_, event.took);
@@ -287,14 +290,16 @@ void ConnectionManager::dial(ServiceId id, int rank, const Route& route, TimePoi
 }
 
 Result<std::shared_ptr<ConnectionManager>> ConnectionManager::create(
-    int ranks, std::shared_ptr<ConnectionBudget> budget) {
+    int ranks, std::shared_ptr<ConnectionBudget> budget,
+    std::function<void(int rank, int fd)> on_connected) {
   FileDescriptor wake = make_event();
   if (!wake.valid()) return errno_status("cannot make an eventfd", Code::kResourceExhausted);
   FileDescriptor events(::epoll_create1(EPOLL_CLOEXEC));
   if (!events.valid()) return errno_status("cannot make an epoll", Code::kResourceExhausted);
   // The thread does not exist in a forked child, which leaks what the thread may have held.
   std::shared_ptr<ConnectionManager> made(
-      new ConnectionManager(std::move(wake), std::move(events), ranks, std::move(budget)),
+      new ConnectionManager(std::move(wake), std::move(events), ranks, std::move(budget),
+                            std::move(on_connected)),
       [](const ConnectionManager* manager) {
         if (!manager->is_forked()) delete manager;
       });

@@ -74,9 +74,11 @@ class ConnectionManager {
 
   /// For a job of `ranks` ranks, which bounds the handshakes at a time. `budget` counts the
   /// connections of services with IdleConnections, and limits them; null: no count and no limit.
+  /// `on_connected`: as ConnectionObservers has it.
   /// Errors: kResourceExhausted.
   static Result<std::shared_ptr<ConnectionManager>> create(
-      int ranks, std::shared_ptr<ConnectionBudget> budget = nullptr);
+      int ranks, std::shared_ptr<ConnectionBudget> budget = nullptr,
+      std::function<void(int rank, int fd)> on_connected = nullptr);
   ~ConnectionManager();
   ConnectionManager(const ConnectionManager&) = delete;
   ConnectionManager& operator=(const ConnectionManager&) = delete;
@@ -114,7 +116,8 @@ class ConnectionManager {
   using IdentityKey = std::pair<Purpose, Digest>;
 
   ConnectionManager(FileDescriptor wake, FileDescriptor events, int ranks,
-                    std::shared_ptr<ConnectionBudget> budget);
+                    std::shared_ptr<ConnectionBudget> budget,
+                    std::function<void(int rank, int fd)> on_connected);
 
   [[nodiscard]] bool is_forked() const noexcept { return ::getpid() != process_; }
   static IdentityPtr identity_of(const ServicePtr& service) {
@@ -141,6 +144,7 @@ class ConnectionManager {
   const FileDescriptor wake_;
   const FileDescriptor events_;  // an epoll of tended connections and all else
   const std::shared_ptr<ConnectionBudget> budget_;
+  const std::function<void(int rank, int fd)> on_connected_;  // may be null
   std::atomic<bool> stop_{false};
   std::atomic<bool> unsettled_{false};
   // The manager's thread only.

@@ -70,7 +70,7 @@ void ChunkStream::seal(std::span<const std::byte> bytes) noexcept {
   const auto put = [](std::span<std::byte> where, std::uint64_t sum) {
     std::ranges::copy(std::as_bytes(std::span(&sum, 1)), where.begin());
   };
-  put(sums, hash64(bytes));
+  put(sums, checksum64(bytes));
   put(sums.last<kHeadChecksumBytes>(), hash64(sealed_part(head)));
 }
 
@@ -119,7 +119,7 @@ Result<ChunkStream::Step> ChunkStream::read(bool& dry) {
 
 Result<ChunkStream::Step> ChunkStream::end_of_body() {
   state_ = State::kHead;
-  if (!checks_ || torn_ || hash64(body()) == in_.checksum) return Step::kChunk;
+  if (!checks_ || torn_ || checksum64(body()) == in_.checksum) return Step::kChunk;
   return Status(Code::kCorrupted,
                 fmt::format("brought wrong data: {} bytes from byte {} of a message of {} on have "
                             "another checksum than was sent",

@@ -29,7 +29,9 @@ class Combiner {
     for (int r = 0; with_.checks != nullptr && r < with_.steps.ranks(); ++r) {
       if (r == with_.steps.rank() && !own) continue;
       read_part(with_, {r, step, index}, with_.steps.slot(r, step) + offset, bytes, place,
-                [](const std::byte*, std::size_t) {});
+                [](const std::byte* from, std::size_t size, Checksum* sum) {
+                  if (sum != nullptr) sum->add({from, size});
+                });
     }
   }
 

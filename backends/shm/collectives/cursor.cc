@@ -74,47 +74,65 @@ void Cursor::advance(std::size_t size) noexcept {
   within_ = 0;
 }
 
-void Copier::stage(const std::byte* from, std::byte* slot, std::size_t bytes) const {
-  if (bytes < kSmallestStream) {
-    std::memcpy(slot, from, bytes);
-  } else {
-    copy_from_memory(slot, from, bytes);
-  }
-}
-
-void Copier::fill(std::byte* slot, const Segment& piece) const {
+void Copier::fill(std::byte* slot, const Segment& piece, Checksum* sum) const {
   if (piece.in == nullptr) {
     std::memset(slot, 0, piece.bytes);
+    if (sum != nullptr) sum->add({slot, piece.bytes});
+  } else if (sum != nullptr) {
+    sum->copy_from_afar(slot, piece.in, piece.bytes);
+  } else if (piece.bytes < kSmallestStream) {
+    std::memcpy(slot, piece.in, piece.bytes);
   } else {
-    stage(piece.in, slot, piece.bytes);
+    copy_from_memory(slot, piece.in, piece.bytes);
   }
 }
 
-void Copier::copy_in(Cursor& from, std::size_t bytes, std::byte* slot) const {
+/// A block that has several pieces, or ends before `bytes`, gets its checksum once it is whole.
+void Copier::copy_in(Cursor& from, std::size_t bytes, std::byte* slot, Checksum* sum) const {
+  const bool whole = from.is_whole(bytes);
+  const std::byte* const block = slot;
   from.take(bytes, [&](const Segment& piece) {
-    fill(slot, piece);
+    fill(slot, piece, whole ? sum : nullptr);
     slot += piece.bytes;
   });
+  if (sum != nullptr && !whole) sum->add({block, bytes});
 }
 
-void Copier::copy_through(Cursor& from, std::size_t bytes, std::byte* slot) const {
+void Copier::copy_through(Cursor& from, std::size_t bytes, std::byte* slot, Checksum* sum) const {
+  const bool whole = from.is_whole(bytes);
+  const std::byte* const block = slot;
   from.take(bytes, [&](const Segment& piece) {
-    fill(slot, piece);
+    fill(slot, piece, whole ? sum : nullptr);
     if (piece.out != nullptr && piece.out != piece.in) {
       write(piece.in == nullptr ? slot : piece.in, piece.out, piece.bytes);
     }
     slot += piece.bytes;
   });
+  if (sum != nullptr && !whole) sum->add({block, bytes});
 }
 
-void Copier::copy_out(const std::byte* slot, std::size_t bytes, Cursor& to) const {
+void Copier::copy_out(const std::byte* slot, std::size_t bytes, Cursor& to, Checksum* sum) const {
+  const bool whole = to.is_whole(bytes);
+  if (sum != nullptr && !whole) sum->add({slot, bytes});
   to.take(bytes, [&](const Segment& piece) {
-    if (piece.out != nullptr) write(slot, piece.out, piece.bytes);
+    if (piece.out != nullptr) {
+      write(slot, piece.out, piece.bytes, whole ? sum : nullptr);
+    } else if (sum != nullptr && whole) {
+      sum->add({slot, piece.bytes});
+    }
     slot += piece.bytes;
   });
 }
 
-void Copier::write(const std::byte* from, std::byte* out, std::size_t bytes) const {
+void Copier::write_result(const std::byte* from, std::byte* out, std::size_t bytes,
+                          Checksum* sum) const {
+  if (sum == nullptr || streaming_) return write(from, out, bytes, sum);
+  sum->copy(out, from, bytes);
+}
+
+void Copier::write(const std::byte* from, std::byte* out, std::size_t bytes, Checksum* sum) const {
+  if (sum != nullptr && !streaming_) return sum->copy_from_afar(out, from, bytes);
+  if (sum != nullptr) sum->add({from, bytes});
   if (!streaming_ || bytes < kSmallestStream) {
     std::memcpy(out, from, bytes);
   } else {

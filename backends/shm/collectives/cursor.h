@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <span>
 
+#include "core/base/bytes.h"
 #include "core/ports/backend.h"
 
 namespace ronde::shm {
@@ -19,6 +20,11 @@ class Cursor {
   /// The segment it is in, and the position in it; in take(), where the visited piece begins.
   [[nodiscard]] std::size_t segment() const noexcept { return index_; }
   [[nodiscard]] std::size_t within() const noexcept { return within_; }
+
+  /// True if the next `bytes` bytes lie in one segment.
+  [[nodiscard]] bool is_whole(std::size_t bytes) const noexcept {
+    return index_ < segments_.size() && bytes <= segments_[index_].bytes - within_;
+  }
 
   /// Goes on to byte `offset`, not before the present position.
   void seek(std::size_t offset) noexcept;
@@ -46,7 +52,8 @@ class Cursor {
   std::size_t passed_ = 0;  ///< Bytes of all segments that are behind us.
 };
 
-/// Copies between user memory and slots.
+/// Copies between user memory and slots, in blocks of Checksum::kBlockBytes where `sum` is not
+/// null: it gets what is copied.
 class Copier {
  public:
   /// `streaming`: outputs are written past the caches.
@@ -57,26 +64,29 @@ class Copier {
   ~Copier();
 
   /// Next `bytes` of the inputs to `slot`; zeros where there is no input.
-  void copy_in(Cursor& from, std::size_t bytes, std::byte* slot) const;
+  void copy_in(Cursor& from, std::size_t bytes, std::byte* slot, Checksum* sum = nullptr) const;
 
   /// As copy_in; also copies each piece to its output, where that is another address.
-  void copy_through(Cursor& from, std::size_t bytes, std::byte* slot) const;
+  void copy_through(Cursor& from, std::size_t bytes, std::byte* slot,
+                    Checksum* sum = nullptr) const;
 
   /// `bytes` at `slot` to the next outputs, where there are any.
-  void copy_out(const std::byte* slot, std::size_t bytes, Cursor& to) const;
+  void copy_out(const std::byte* slot, std::size_t bytes, Cursor& to,
+                Checksum* sum = nullptr) const;
 
   /// Does what the destructor does, now.
   void fence() const noexcept;
 
-  /// One contiguous copy to a slot.
-  void stage(const std::byte* from, std::byte* slot, std::size_t bytes) const;
+  /// One contiguous copy to a slot: of `piece.in`, or zeros without it.
+  void fill(std::byte* slot, const Segment& piece, Checksum* sum = nullptr) const;
 
   /// One contiguous copy to user memory.
-  void write(const std::byte* from, std::byte* out, std::size_t bytes) const;
+  void write(const std::byte* from, std::byte* out, std::size_t bytes,
+             Checksum* sum = nullptr) const;
+  /// The same, of what is in the L1 cache.
+  void write_result(const std::byte* from, std::byte* out, std::size_t bytes, Checksum* sum) const;
 
  private:
-  void fill(std::byte* slot, const Segment& piece) const;
-
   const bool streaming_;
 };
 

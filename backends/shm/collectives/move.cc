@@ -192,14 +192,11 @@ class Exchange {
       const std::size_t bytes = size(sends_, r, k);
       if (r == me_ || bytes == 0) continue;
       const std::byte* from = segment_.in == nullptr ? nullptr : segment_.in + sends_[r] + start(k);
-      write_part(with_, r, slot + r * slice_, bytes, [&](std::size_t size, std::byte* to) {
-        if (from == nullptr) {
-          std::memset(to, 0, size);
-        } else {
-          copier_.stage(from, to, size);
-          from += size;
-        }
-      });
+      write_part(with_, r, slot + r * slice_, bytes,
+                 [&](std::size_t size, std::byte* to, Checksum* sum) {
+                   copier_.fill(to, {.in = from, .out = nullptr, .bytes = size}, sum);
+                   if (from != nullptr) from += size;
+                 });
     }
   }
 
@@ -210,8 +207,9 @@ class Exchange {
       const int sender = static_cast<int>(r);
       std::byte* to = segment_.out + receives_[r] + start(k);
       read_part(with_, {sender, step, me_}, with_.steps.slot(sender, step) + me_ * slice_, bytes,
-                {0, receives_[r] + start(k)}, [&](const std::byte* from, std::size_t size) {
-                  copier_.write(from, to, size);
+                {0, receives_[r] + start(k)},
+                [&](const std::byte* from, std::size_t size, Checksum* sum) {
+                  copier_.write(from, to, size, sum);
                   to += size;
                 });
     }
@@ -278,15 +276,17 @@ Status broadcast(const Context& with, const Work& work) {
   Cursor cursor(work.segments);
   const auto write = [&](std::size_t, std::byte* slot) {
     if (!root) return Status();
-    write_part(with, 0, slot, slices.size,
-               [&](std::size_t bytes, std::byte* to) { copier.copy_through(cursor, bytes, to); });
+    write_part(with, 0, slot, slices.size, [&](std::size_t bytes, std::byte* to, Checksum* sum) {
+      copier.copy_through(cursor, bytes, to, sum);
+    });
     return Status();
   };
   const auto read = [&](std::size_t, Step step) {
     if (root) return;
-    read_part(
-        with, {work.root, step, 0}, with.steps.slot(work.root, step), slices.size, place_of(cursor),
-        [&](const std::byte* from, std::size_t bytes) { copier.copy_out(from, bytes, cursor); });
+    read_part(with, {work.root, step, 0}, with.steps.slot(work.root, step), slices.size,
+              place_of(cursor), [&](const std::byte* from, std::size_t bytes, Checksum* sum) {
+                copier.copy_out(from, bytes, cursor, sum);
+              });
   };
   return stream(with, slices.count, root ? kNobody : work.root, write, read);
 }
@@ -306,8 +306,8 @@ Status gather_chunks(const Context& with, const Work& work) {
     if (done) return {};
   }
   const auto write = [&](std::size_t, std::byte* slot) {
-    write_part(with, 0, slot, slices.size, [&](std::size_t bytes, std::byte* to) {
-      copier.copy_through(with.scratch.cursors[me], bytes, to);
+    write_part(with, 0, slot, slices.size, [&](std::size_t bytes, std::byte* to, Checksum* sum) {
+      copier.copy_through(with.scratch.cursors[me], bytes, to, sum);
     });
     return Status();
   };
@@ -317,9 +317,10 @@ Status gather_chunks(const Context& with, const Work& work) {
       if (r == me) continue;
       const int from = static_cast<int>(r);
       Cursor& cursor = with.scratch.cursors[r];
-      read_part(
-          with, {from, step, 0}, with.steps.slot(from, step), slices.size, place_of(cursor),
-          [&](const std::byte* at, std::size_t bytes) { copier.copy_out(at, bytes, cursor); });
+      read_part(with, {from, step, 0}, with.steps.slot(from, step), slices.size, place_of(cursor),
+                [&](const std::byte* at, std::size_t bytes, Checksum* sum) {
+                  copier.copy_out(at, bytes, cursor, sum);
+                });
     }
   };
   return stream(with, slices.count, reads ? kEverybody : kNobody, write, read);
@@ -338,8 +339,8 @@ Status scatter(const Context& with, const Work& work) {
     for (std::size_t r = 0; root && r < ranks; ++r) {
       if (r == me) continue;
       write_part(with, r, slot + r * slices.size, slices.size,
-                 [&](std::size_t bytes, std::byte* to) {
-                   copier.copy_in(with.scratch.cursors[r], bytes, to);
+                 [&](std::size_t bytes, std::byte* to, Checksum* sum) {
+                   copier.copy_in(with.scratch.cursors[r], bytes, to, sum);
                  });
     }
     return Status();
@@ -348,8 +349,9 @@ Status scatter(const Context& with, const Work& work) {
     if (root) return;
     Cursor& cursor = with.scratch.cursors[me];
     read_part(with, {work.root, step, me}, with.steps.slot(work.root, step) + me * slices.size,
-              slices.size, place_of(cursor), [&](const std::byte* from, std::size_t bytes) {
-                copier.copy_out(from, bytes, cursor);
+              slices.size, place_of(cursor),
+              [&](const std::byte* from, std::size_t bytes, Checksum* sum) {
+                copier.copy_out(from, bytes, cursor, sum);
               });
   };
   RONDE_RETURN_IF_ERROR(stream(with, slices.count, root ? kNobody : work.root, write, read));

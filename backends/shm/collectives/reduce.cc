@@ -31,8 +31,9 @@ Status one_shot(const Context& with, const Work& work, bool deliver) {
   Cursor in(work.segments);
   Cursor out(work.segments);
   const auto write = [&](std::size_t, std::byte* slot) {
-    write_part(with, 0, slot, slices.size,
-               [&](std::size_t bytes, std::byte* to) { copier.copy_in(in, bytes, to); });
+    write_part(with, 0, slot, slices.size, [&](std::size_t bytes, std::byte* to, Checksum* sum) {
+      copier.copy_in(in, bytes, to, sum);
+    });
     return Status();
   };
   const auto read = [&](std::size_t, Step step) {
@@ -98,8 +99,8 @@ Status staged_reduce_scatter(const Context& with, const Work& work) {
     for (std::size_t r = 0; r < ranks; ++r) {
       if (r == me) continue;
       write_part(with, r, slot + r * slices.size, slices.size,
-                 [&](std::size_t bytes, std::byte* to) {
-                   copier.copy_in(with.scratch.cursors[r], bytes, to);
+                 [&](std::size_t bytes, std::byte* to, Checksum* sum) {
+                   copier.copy_in(with.scratch.cursors[r], bytes, to, sum);
                  });
     }
     return Status();

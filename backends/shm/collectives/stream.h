@@ -47,31 +47,25 @@ inline PlaceInWork place_of(const Cursor& cursor) noexcept {
   return {cursor.segment(), cursor.within()};
 }
 
-/// Fills a part of this rank's slot of the current step: `copy(bytes, to)` puts its next bytes
-/// there.
+/// Fills a part of this rank's slot of the current step: `copy(bytes, to, sum)` puts its next bytes
+/// there, and adds them to `sum` if that is not null.
 template <typename Copy>
 void write_part(const Context& with, std::size_t index, std::byte* to, std::size_t bytes,
                 Copy copy) {
-  if (with.checks == nullptr) return copy(bytes, to);
+  if (with.checks == nullptr) return copy(bytes, to, nullptr);
   Checksum sum;
-  for_each_block(bytes, [&](std::size_t at, std::size_t size) {
-    copy(size, to + at);
-    sum.add({to + at, size});
-  });
+  for_each_block(bytes, [&](std::size_t at, std::size_t size) { copy(size, to + at, &sum); });
   with.checks->seal(with.steps.current(), index, sum);
 }
 
-/// Reads a part from `from` on: `use(from, bytes)` takes its next bytes. `place`: where they belong
-/// in the work.
+/// Reads a part from `from` on: `use(from, bytes, sum)` takes its next bytes, and adds them to
+/// `sum` if that is not null. `place`: where they belong in the work.
 template <typename Use>
 void read_part(const Context& with, const SlotPart& part, const std::byte* from, std::size_t bytes,
                PlaceInWork place, Use use) {
-  if (with.checks == nullptr) return use(from, bytes);
+  if (with.checks == nullptr) return use(from, bytes, nullptr);
   Checksum sum;
-  for_each_block(bytes, [&](std::size_t at, std::size_t size) {
-    sum.add({from + at, size});
-    use(from + at, size);
-  });
+  for_each_block(bytes, [&](std::size_t at, std::size_t size) { use(from + at, size, &sum); });
   with.checks->compare(part, sum, bytes, place);
 }
 

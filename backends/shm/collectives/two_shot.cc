@@ -14,7 +14,7 @@ namespace ronde::shm {
 namespace {
 
 /// Reductions are done in blocks of this size, which stay in the L1 cache.
-constexpr std::size_t kBlockBytes = SlotChecks::kBlockBytes;
+constexpr std::size_t kBlockBytes = Checksum::kBlockBytes;
 
 /// Bytes that two ranks stage in a round. After a small round they are still in the other's L2
 /// cache. With more ranks small rounds cost too many waits.
@@ -108,7 +108,9 @@ class TwoShot {
       if (owner == me_) continue;
       staging_.seek(position(round, owner));
       write_part(with_, owner, slot + owner * slice_, slice_,
-                 [&](std::size_t bytes, std::byte* to) { copier_.copy_in(staging_, bytes, to); });
+                 [&](std::size_t bytes, std::byte* to, Checksum* sum) {
+                   copier_.copy_in(staging_, bytes, to, sum);
+                 });
     }
   }
 
@@ -128,12 +130,14 @@ class TwoShot {
     prefetch(staged, offset);
     for (std::size_t done = 0; done < slice_; done += kBlockBytes) {
       if (with_.checks != nullptr) add_inputs(staged, done);
-      own_.take(std::min(kBlockBytes, slice_ - done), [&](const Segment& piece) {
+      const std::size_t size = std::min(kBlockBytes, slice_ - done);
+      Checksum* const sum = sums_results() && own_.is_whole(size) ? &result_sum_ : nullptr;
+      own_.take(size, [&](const Segment& piece) {
         if (piece.in != nullptr) prefetch_to_read(piece.in + kBlockBytes, piece.bytes);
-        reduce_piece(staged, offset, piece);
+        reduce_piece(staged, offset, piece, sum);
         offset += piece.bytes;
       });
-      if (with_.checks != nullptr) add_results(staged, done);
+      if (sums_results() && sum == nullptr) result_sum_.add(block(holder(me_), staged, done));
       prefetch(staged, me_ * slice_ + done + kBlockBytes);
     }
     if (with_.checks != nullptr) compare_inputs(staged, place);
@@ -151,9 +155,8 @@ class TwoShot {
     }
   }
 
-  /// Of a block that was reduced.
-  void add_results(Step staged, std::size_t done) {
-    if (!readers_.empty()) result_sum_.add(block(holder(me_), staged, done));
+  [[nodiscard]] bool sums_results() const noexcept {
+    return with_.checks != nullptr && !readers_.empty();
   }
 
   /// Others get the results only if the inputs were right.
@@ -175,7 +178,8 @@ class TwoShot {
     }
   }
 
-  void reduce_piece(Step staged, std::size_t offset, const Segment& piece) {
+  /// `sum`: gets the result, unless it is null.
+  void reduce_piece(Step staged, std::size_t offset, const Segment& piece, Checksum* sum) {
     const std::byte* mine = piece.in;
     if (mine == nullptr) {  // no rank reads this rank's own slot
       std::byte* zeros = with_.steps.slot(with_.steps.rank(), staged) + offset;
@@ -186,8 +190,11 @@ class TwoShot {
     if (result == nullptr) return;
     combiner_.reduce(staged, offset, mine, result, piece.bytes);
     if (with_.watch != nullptr) watch_piece(piece, result);
-    if (!deliver_ || piece.out == nullptr || piece.out == result) return;
-    copier_.write(result, piece.out, piece.bytes);
+    if (deliver_ && piece.out != nullptr && piece.out != result) {
+      copier_.write_result(result, piece.out, piece.bytes, sum);
+    } else if (sum != nullptr) {
+      sum->add({result, piece.bytes});
+    }
   }
 
   /// Shows the watch a result, and this rank's input if it is odd.
@@ -223,8 +230,8 @@ class TwoShot {
       delivery_.seek(position(round, owner));
       const std::byte* const slot = with_.steps.slot(holder(owner), staged);
       read_part(with_, {static_cast<int>(owner), staged, ranks_}, slot + owner * slice_, slice_,
-                place_of(delivery_), [&](const std::byte* from, std::size_t bytes) {
-                  copier_.copy_out(from, bytes, delivery_);
+                place_of(delivery_), [&](const std::byte* from, std::size_t bytes, Checksum* sum) {
+                  copier_.copy_out(from, bytes, delivery_, sum);
                 });
     }
   }

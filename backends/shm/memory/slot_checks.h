@@ -33,9 +33,6 @@ struct PlaceInWork {
 /// One rank's view of the group's checksums. Threads: one at a time.
 class SlotChecks {
  public:
-  /// Parts are looked at in blocks of this size, which stay in the L1 cache.
-  static constexpr std::size_t kBlockBytes = std::size_t{4} << 10;
-
   /// `base` is the group's memory and must outlive this. `ranks`: of the job, in the group's order.
   SlotChecks(const Layout& layout, std::byte* base, int rank, std::vector<int> ranks)
       : layout_(layout), base_(base), rank_(rank), ranks_(std::move(ranks)) {}
@@ -68,8 +65,8 @@ class SlotChecks {
 /// Calls `use(offset, bytes)` for the blocks of a part that is `bytes` long.
 template <typename Use>
 void for_each_block(std::size_t bytes, Use use) {
-  for (std::size_t done = 0; done < bytes; done += SlotChecks::kBlockBytes) {
-    use(done, std::min(SlotChecks::kBlockBytes, bytes - done));
+  for (std::size_t done = 0; done < bytes; done += Checksum::kBlockBytes) {
+    use(done, std::min(Checksum::kBlockBytes, bytes - done));
   }
 }
 

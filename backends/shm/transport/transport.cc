@@ -86,7 +86,7 @@ Result<TransferId> ShmTransport::send(int to, std::span<const std::byte> data) {
   RONDE_RETURN_IF_ERROR(check_peer(to));
   Peer& peer = peers_[static_cast<std::size_t>(to)];
   peer.sends.push_back(
-      {.data = data, .length = data.size(), .checksum = checks_ ? hash64(data) : 0});
+      {.data = data, .length = data.size(), .checksum = checks_ ? checksum64(data) : 0});
   progress_sends(peer);
   return make_id(to, kSend, peer.posted[kSend]++);
 }
@@ -204,7 +204,7 @@ bool ShmTransport::pop(Peer& peer, Incoming& message) {
 
 /// Compares the checksum of a message that has arrived.
 Status ShmTransport::judge(const Peer& peer, const Incoming& message) const {
-  if (!checks_ || hash64(message.data) == message.checksum) return {};
+  if (!checks_ || checksum64(message.data) == message.checksum) return {};
   return {Code::kCorrupted,
           fmt::format("data changed in shared memory between rank {} and rank {} of the group: a "
                       "message of {} bytes has another checksum than was sent",

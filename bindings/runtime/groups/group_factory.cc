@@ -59,6 +59,11 @@ ExecutorOptions GroupFactory::executor_options(OpenedGroup opened, const GroupSp
     options.check_mean = options_.check_mean;
     options.check_mean->ranks = spec.ranks;
   }
+  if (options_.config.check_sums > 0) {
+    options.check_sums = SumCheckOptions{
+        .every = options_.config.check_sums, .witness = options_.witness, .ranks = spec.ranks};
+  }
+  options.on_work = options_.on_work;
   options.on_result = options_.on_result;
   options.rank = spec.rank;
   options.size = spec.size();

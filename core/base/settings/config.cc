@@ -142,6 +142,10 @@ std::vector<Setting> check_settings() {
             "compare sums and averages whose names have this in them with float64, the same on all "
             "ranks; empty: none"},
            &Config::check_mean),
+      size({"RONDE_CHECK_SUMS", "", "operations",
+            "one of so many allreduces is drawn, and 256 elements of it are computed once more on "
+            "all ranks, the same on all ranks; an error if they are wrong; 0: none"},
+           &Config::check_sums),
       flag(
           {"RONDE_CHECKSUMS", "", "0/1",
            "check all data by checksums on its way between ranks, in shared memory and over tcp, "

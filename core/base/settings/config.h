@@ -53,6 +53,7 @@ struct Config {
   /// If values that were reduced are not finite: "off" (nobody looks), "warn", "fail" or "skip".
   std::string check_nonfinite = "off";
   std::string check_mean;  ///< A part of the names of allreduces; empty: none is compared.
+  std::size_t check_sums = 0;  ///< One of so many allreduces is computed once more; 0: none.
   bool checksums = false;  ///< Data is checked where one rank gets it from another.
   std::string inject;      ///< Faults to plant, as `ronde run --inject` sets it; empty: none.
   std::size_t fusion_threshold_bytes = std::size_t{128} << 20;

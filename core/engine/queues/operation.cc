@@ -61,7 +61,8 @@ OutputAllocator Operation::piece_allocator(std::size_t offset) {
 
 BundleTensor Operation::bundle_tensor(std::size_t index) {
   BundleTensor tensor;
-  tensor.name = label_.empty() ? submission_.request.name : label_;
+  tensor.name = submission_.request.name;
+  tensor.track = label_;
   tensor.in = submission_.inputs[index];
   tensor.out = submission_.outputs[index];
   tensor.shape = submission_.request.tensors[index].shape;

@@ -78,13 +78,31 @@ int check_repair(int rank) {
   return 0;
 }
 
-void run(const char* action, int (*body)(int)) {
+int check_planted(int rank) {
+  Job job = init();
+  Replica replica;
+  for (int step = 1; step <= 3; ++step) {
+    job.mark_step();
+    const std::string text = error_of(job, replica.named());
+    RONDE_CHILD_REQUIRE(text.empty() == (step < 2));
+    RONDE_CHILD_REQUIRE(step != 2 || contains(text,
+                                              "\"weight\" (float32[2, 4]) has another value "
+                                              "on rank 1 than on rank 0: element [0, 3] is "
+                                              "0.5 (0x3f000000) on rank 0, 0.125 (0x3e000000)"));
+  }
+  RONDE_CHILD_REQUIRE((replica.weight[3] == 0.125F) == (rank == 1));
+  job.barrier();
+  return 0;
+}
+
+void run(const char* action, int (*body)(int), const char* inject = "") {
   const std::string id = unique_job_id();
   CHECK(run_ranks(kRanks, [&](int rank) {
           ::setenv("RONDE_JOB_ID", id.c_str(), 1);
           ::setenv("RONDE_RANK", std::to_string(rank).c_str(), 1);
           ::setenv("RONDE_SIZE", std::to_string(kRanks).c_str(), 1);
           ::setenv("RONDE_REPLICA_CHECK", action, 1);
+          ::setenv("RONDE_INJECT", inject, 1);
           return body(rank);
         }) == all_good(kRanks));
 }
@@ -93,6 +111,10 @@ void run(const char* action, int (*body)(int)) {
 
 TEST_CASE("C++ API: replicas that differ are an error on all ranks that names tensor and value") {
   run("fail", check_failing);
+}
+
+TEST_CASE("C++ API: a bit that a drill flips in a replica is found in its step") {
+  run("fail", check_planted, "--inject flip:rank=1,tensor=weight,step=2,element=3,bit=24");
 }
 
 TEST_CASE("C++ API: replicas get the values of most ranks") { run("repair", check_repair); }

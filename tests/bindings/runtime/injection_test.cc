@@ -2,14 +2,20 @@
 #include "bindings/runtime/injection.h"
 
 #include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/os/file_descriptor.h"
 #include "ops/kernels/factory.h"
 
 namespace ronde {
@@ -34,7 +40,8 @@ class Drill {
     injector_ = std::make_unique<Injector>(Injector::Options{.faults = std::move(faults).value(),
                                                              .rank = 1,
                                                              .steps = [this] { return steps; },
-                                                             .kernels = kernels_.get()});
+                                                             .kernels = kernels_.get(),
+                                                             .sums = sums.get()});
   }
   Injector* operator->() { return injector_.get(); }
 
@@ -44,11 +51,29 @@ class Drill {
   }
 
   std::uint64_t steps = 0;
+  const std::shared_ptr<SumWitness> sums = std::make_shared<SumWitness>(create_kernels());
 
  private:
   std::shared_ptr<const ReduceKernels> kernels_ = create_kernels();
   std::unique_ptr<Injector> injector_;
 };
+
+/// The two ends of a TCP connection inside this process.
+std::pair<FileDescriptor, FileDescriptor> connected_sockets() {
+  const FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof place;
+  auto* const address = reinterpret_cast<sockaddr*>(&place);
+  REQUIRE(::bind(listener.get(), address, size) == 0);
+  REQUIRE(::listen(listener.get(), 1) == 0);
+  REQUIRE(::getsockname(listener.get(), address, &size) == 0);
+  FileDescriptor dialed(::socket(AF_INET, SOCK_STREAM, 0));
+  REQUIRE(::connect(dialed.get(), address, size) == 0);
+  FileDescriptor accepted(::accept(listener.get(), nullptr, nullptr));
+  return {std::move(dialed), std::move(accepted)};
+}
 
 Bundle sum_of(std::string_view name, std::int64_t begin, std::vector<float>& values) {
   Bundle bundle;
@@ -84,9 +109,10 @@ TEST_CASE("Injection: the parts of a fault are read in any order") {
 TEST_CASE("Injection: several faults may be given, of all kinds") {
   const auto all = parse_injections(
       "flip:rank=1,tensor=a,bit=3,where=result;drift:rank=0,tensor=b,factor=1.5;"
-      "slow:rank=2,seconds=0.25;kill:rank=3,step=9;cut:rank=1,tensor=c");
+      "slow:rank=2,seconds=0.25;kill:rank=3,step=9;cut:rank=1,tensor=c;"
+      "cut:rank=0,peer=2;sum:rank=1,tensor=d,step=4");
   REQUIRE(all.ok());
-  REQUIRE(all->size() == 5);
+  REQUIRE(all->size() == 7);
   CHECK((*all)[0].kind == FaultKind::kFlip);
   CHECK((*all)[0].bit == 3);
   CHECK((*all)[0].in_result);
@@ -94,15 +120,35 @@ TEST_CASE("Injection: several faults may be given, of all kinds") {
   CHECK((*all)[2].seconds == 0.25);
   CHECK((*all)[3].step == 9);
   CHECK((*all)[4].kind == FaultKind::kCut);
+  CHECK((*all)[4].peer == -1);
+  CHECK((*all)[5].peer == 2);
+  CHECK((*all)[6].kind == FaultKind::kSum);
+  CHECK((*all)[6].step == 4);
 }
 
 TEST_CASE("Injection: anything else is refused with what is allowed") {
-  for (const char* const text :
-       {"nan", "nan:", "melt:rank=1,tensor=a", "nan:rank=1", "nan:tensor=a", "nan:rank=-1,tensor=a",
-        "nan:rank=1,tensor=", "nan:rank=1,tensor=a,step=x", "nan:rank=1,tensor=a,place=2",
-        "nan:rank=1x,tensor=a", "nan:rank=1,tensor", "nan:rank=1,tensor=a,bit=1",
-        "flip:rank=1,tensor=a,where=here", "slow:rank=1", "slow:rank=1,seconds=0", "kill:step=1",
-        "cut:rank=1,seconds=2", "kill:rank=1;nan", "drift:rank=1,tensor=a,factor=inf"}) {
+  for (const char* const text : {"nan",
+                                 "nan:",
+                                 "melt:rank=1,tensor=a",
+                                 "nan:rank=1",
+                                 "nan:tensor=a",
+                                 "nan:rank=-1,tensor=a",
+                                 "nan:rank=1,tensor=",
+                                 "nan:rank=1,tensor=a,step=x",
+                                 "nan:rank=1,tensor=a,place=2",
+                                 "nan:rank=1x,tensor=a",
+                                 "nan:rank=1,tensor",
+                                 "nan:rank=1,tensor=a,bit=1",
+                                 "flip:rank=1,tensor=a,where=here",
+                                 "slow:rank=1",
+                                 "slow:rank=1,seconds=0",
+                                 "kill:step=1",
+                                 "cut:rank=1,seconds=2",
+                                 "cut:rank=1,peer=-1",
+                                 "sum:rank=1",
+                                 "sum:rank=1,tensor=a,bit=1",
+                                 "kill:rank=1;nan",
+                                 "drift:rank=1,tensor=a,factor=inf"}) {
     INFO(text);
     const auto refused = parse_injections(text);
     CHECK(refused.status().code() == Code::kInvalidArgument);
@@ -174,11 +220,51 @@ TEST_CASE("Injector: a drift goes on from step to step, in the first tensor alon
 TEST_CASE("Injector: a flip in a result finds its element in the piece that has it") {
   Drill drill("flip:rank=1,tensor=grad,element=5,where=result");
   std::vector<float> values(4, 1.0F);
-  run(drill, sum_of("allreduce.grad", 0, values), values);
+  run(drill, sum_of("grad", 0, values), values);
   CHECK(values == std::vector<float>(4, 1.0F));
-  run(drill, sum_of("allreduce.grad", 4, values), values);
+  run(drill, sum_of("grad", 4, values), values);
   CHECK(values[1] != 1.0F);
   CHECK(values[0] == 1.0F);
+}
+
+TEST_CASE("Injector: sums of the tensor are wrong from their step on, and of no other") {
+  Drill drill("sum:rank=1,tensor=grad,step=2");
+  std::vector<float> ours(4, 1.0F);
+  const std::vector<float> theirs(4, 2.0F);
+  const auto sum = [&](std::string_view name) {
+    std::vector<float> out(4);
+    const Segment segment{std::as_bytes(std::span(ours)).data(),
+                          std::as_writable_bytes(std::span(out)).data(), 4 * sizeof(float)};
+    Work work;
+    work.segments = {&segment, 1};
+    const Bundle bundle = sum_of(name, 0, out);
+    drill->during(bundle, work);
+    const std::array<const void*, 2> inputs = {theirs.data(), ours.data()};
+    drill.sums->reduce({}, inputs, out.data(), 4);
+    drill->after(bundle, work);
+    return out;
+  };
+  const std::vector<float> right(4, 3.0F);
+  CHECK(sum("grad") == right);
+  drill.steps = 1;
+  CHECK(sum("bias") == right);
+  for (int i = 0; i < 2; ++i) {
+    for (const float value : sum("grad")) CHECK(value != 3.0F);
+  }
+  drill.steps = 0;
+  CHECK(sum("grad") == right);
+}
+
+TEST_CASE("PeerEnds: connections are known by the rank at their other end") {
+  PeerEnds ends;
+  const auto [first, first_end] = connected_sockets();
+  const auto [second, second_end] = connected_sockets();
+  ends.add(2, first.get());
+  ends.add(3, second.get());
+  CHECK(ends.has(2, first.get()));
+  CHECK(ends.has(3, second.get()));
+  CHECK_FALSE(ends.has(3, first.get()));
+  CHECK_FALSE(ends.has(2, first_end.get()));
 }
 
 TEST_CASE("Injector: a slow rank sleeps before each operation from its step on") {

@@ -1,6 +1,7 @@
 """Faults that `ronde run --inject` plants: each is planted where it is asked for, and found."""
 
 import json
+import os
 import re
 import sys
 
@@ -119,11 +120,14 @@ def test_a_restart_plants_nothing_again(tmp_path):
     assert trained(output) == ["0", "1"]
 
 
-@pytest.mark.parametrize(("seconds", "heals"), [("10", True), ("0", False)])
-def test_cut_connections_between_hosts_heal_or_end_the_job(tmp_path, seconds, heals):
+@pytest.mark.parametrize(
+    ("fault", "seconds", "heals"),
+    [("cut:rank=1,step=6,peer=0", "10", True), ("cut:rank=1,step=6", "0", False)],
+)
+def test_cut_connections_between_hosts_heal_or_end_the_job(tmp_path, fault, seconds, heals):
     script = OPERATIONS.replace("np.arange(8,", "np.arange(100_000,")
     settings = {
-        "RONDE_INJECT": "--inject cut:rank=1,step=6",  # as `ronde run` sets it
+        "RONDE_INJECT": f"--inject {fault}",  # as `ronde run` sets it
         "RONDE_NETWORK_INTERFACE": "link0",
         "RONDE_RECONNECT_SECONDS": seconds,
         "RONDE_SECRET_FILE": write_secret(tmp_path / "secret"),
@@ -138,13 +142,55 @@ def test_cut_connections_between_hosts_heal_or_end_the_job(tmp_path, seconds, he
 
 def test_a_flip_in_a_result_is_found_by_the_check_of_means(tmp_path):
     fault = "flip:rank=1,tensor=first.bias,step=7,element=2,where=result"
-    options = ["--check-mean", "bias", "--inject", fault]
+    trace = tmp_path / "trace.json"  # names stay the user's
+    options = ["--check-mean", "bias", "--inject", fault, "--timeline", str(trace)]
     status, output = run(tmp_path, 2, *options, script=OPERATIONS)
     assert status == 0, output
-    wrong = re.findall(r'the result of "[^"]*first\.bias" is wrong by (\S+) ulp, (.*)', output)
+    assert 'of element 2 in the result of "first.bias"' in output
+    wrong = re.findall(r'the result of "first\.bias" is wrong by (\S+) ulp, (.*)', output)
     assert len(wrong) == 1, output
     assert wrong[0][1].startswith("at element 2 on rank 1: ")
     assert wrong[0][1].endswith("; step 7")
+
+
+SUMS = """
+import sys
+import numpy as np, ronde
+ronde.init()
+try:
+    for step in range(12):
+        for name in ("first.weight", "first.bias"):
+            ronde.allreduce(np.ones(50_000, np.float32), name=name)
+        ronde.mark_step()
+    sys.stdout.write(f"@{ronde.rank()} trained\\n")
+except ronde.CorruptedError as error:
+    sys.stdout.write(f"@{ronde.rank()} after {step} steps: {error}\\n")
+"""
+
+
+def test_a_wrong_sum_is_an_error_on_all_ranks_that_names_who_computed_it(tmp_path):
+    fault = "sum:rank=1,tensor=first.bias,step=4"
+    options = ["--check-sums", "1", "--checksums", "1", "--inject", fault]
+    status, output = run(tmp_path, 2, *options, script=SUMS)
+    assert status == 0, output
+    assert 'planted sum in "first.bias" and each later one' in output
+    told = re.findall(r"@(\d) after (\d+) steps: (.*)", output)
+    assert sorted(rank for rank, *_ in told) == ["0", "1"], output
+    assert told[0][1:] == told[1][1:]
+    assert int(told[0][1]) >= 3
+    text = (
+        r'allreduce "first\.bias" \(.*\): rank 1 computed a wrong sum, among the elements '
+        r"(\d+) to (\d+): element \1 is \S+ on rank 0, 1, the inputs of all ranks give 1"
+    )
+    assert re.fullmatch(text, told[0][2]), told
+
+
+def test_without_the_check_wrong_sums_go_unseen(tmp_path):
+    fault = "sum:rank=1,tensor=first.bias,step=4"
+    status, output = run(tmp_path, 2, "--checksums", "1", "--inject", fault, script=SUMS)
+    assert status == 0, output
+    assert "planted sum" in output
+    assert trained(output) == ["0", "1"]
 
 
 def test_faults_are_marked_in_the_timeline(tmp_path):
@@ -206,28 +252,55 @@ def test_a_fault_that_a_script_sets_is_refused(tmp_path):
 
 HEALTHY = """
 import sys
-import numpy as np, ronde, ronde.torch as hvd, torch
+import ronde.torch as hvd, torch
+kind, steps = sys.argv[1], int(sys.argv[2])
 hvd.init()
 torch.manual_seed(0)
-weight = torch.nn.Parameter(torch.randn(4, 4))
-optimizer = torch.optim.Adam([weight], lr=0.01)
-optimizer = hvd.DistributedOptimizer(optimizer, [("weight", weight)])
+net = torch.nn.Linear(4, 4)
+options = {"shard": "optimizer"} if kind == "sharded" else {}
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+optimizer = hvd.DistributedOptimizer(optimizer, net.named_parameters(), **options)
 torch.manual_seed(hvd.rank())
-for step in range(10_000):
+
+def step():
     optimizer.zero_grad()
-    (weight * torch.randn(4, 4)).sum().backward()
+    net(torch.randn(4, 4)).sum().backward()
     optimizer.step()
+
+def train(state):
+    while state.done < steps:
+        step()
+        state.done += 1
+        if state.done % 1000 == 0:
+            state.commit()
+
+if kind == "elastic":
+    hvd.elastic.run(train)(hvd.elastic.TorchState(net, optimizer, done=0))
+else:
+    for _ in range(steps):
+        step()
 sys.stdout.write(f"@{hvd.rank()} trained\\n")
 """
 
+ALL_CHECKS = ["--check-replicas", "1", "--check-nonfinite", "warn", "--check-mean", "weight"]
+ALL_CHECKS += ["--checksums", "1", "--check-sums", "10"]
+VOLUME = os.environ.get("RONDE_TEST_VOLUME") == "all"
+
 
 @pytest.mark.slow
-def test_all_checks_are_silent_in_ten_thousand_healthy_steps(tmp_path):
+@pytest.mark.parametrize("kind", ["dense", "sharded", "elastic"] if VOLUME else ["dense"])
+def test_all_checks_are_silent_in_healthy_steps(tmp_path, kind):
     pytest.importorskip("torch")
-    options = ["--check-replicas", "1", "--check-nonfinite", "warn", "--check-mean", "weight"]
-    status, output = run(tmp_path, 2, *options, script=HEALTHY)
+    steps = 34_000 if VOLUME else 10_000
+    path = tmp_path / "script.py"
+    path.write_text(HEALTHY)
+    options = [*ALL_CHECKS, *(["--min-np", "1"] if kind == "elastic" else [])]
+    job = jobs.launch([sys.executable, str(path), kind, str(steps)], 2, options=options)
+    status, output = jobs.finish(job)
     assert status == 0, output
     assert trained(output) == ["0", "1"]
-    for fault in ("differ", "put in", "overflowed", "wrong", "different models"):
+    for fault in ("differ", "put in", "overflowed", "wrong", "different models", "Corrupted"):
         assert fault not in output
-    assert re.search(r"10000 operations of .* the largest error was 0\.\d+ ulp", output), output
+    if kind != "sharded":  # its gradients go by reduce_scatter
+        counted = rf"{steps} operations of .* the largest error was 0\.\d+ ulp"
+        assert re.search(counted, output), output

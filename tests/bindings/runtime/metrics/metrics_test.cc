@@ -43,6 +43,7 @@ TEST_CASE("metrics_text: data connections are counted, and the time to open them
   counts.closed = 3;
   counts.opening_ns = 2'500'000;
   counts.healed = 2;
+  counts.corrupted = 1;
   counts.outage_ns = 3'500'000'000;
   const RankFacts facts{.version = "1", .job = "j", .host = "h", .rank = 1, .size = 4};
   const std::string text = metrics_text(facts, {.connections = &counts}, Meter());
@@ -52,6 +53,30 @@ TEST_CASE("metrics_text: data connections are counted, and the time to open them
   CHECK(contains(text, "ronde_connection_opening_seconds_total{rank=\"1\"} 0.0025\n"));
   CHECK(contains(text, "ronde_connection_outages_total{rank=\"1\"} 2\n"));
   CHECK(contains(text, "ronde_connection_outage_seconds_total{rank=\"1\"} 3.5\n"));
+  CHECK(contains(text, "ronde_corrupted_total{rank=\"1\"} 1\n"));
+}
+
+TEST_CASE("metrics_text: sums that were compared with float64 are counted, where there are any") {
+  const RankFacts facts{.version = "1", .job = "j", .host = "h", .rank = 2, .size = 4};
+  Meter meter;
+  CHECK_FALSE(contains(metrics_text(facts, {}, meter), "ronde_mean"));
+  meter.means.compared = 9;
+  meter.means.beyond = 2;
+  meter.means.worst_ulps = 1.5;
+  const std::string text = metrics_text(facts, {}, meter);
+  CHECK(contains(text, "ronde_mean_checks_total{rank=\"2\"} 9\n"));
+  CHECK(contains(text, "ronde_mean_errors_total{rank=\"2\"} 2\n"));
+  CHECK(contains(text, "ronde_mean_error_ulps{rank=\"2\"} 1.5\n"));
+}
+
+TEST_CASE("metrics_text: operations that got wrong data are errors of their own") {
+  Meter meter;
+  meter.submitted(0, 4);
+  meter.ended(EndedOperation{.kind = 0, .bytes = 4, .code = Code::kCorrupted});
+  const RankFacts facts{.version = "1", .job = "j", .host = "h", .rank = 0, .size = 2};
+  CHECK(contains(
+      metrics_text(facts, {}, meter),
+      "ronde_operation_errors_total{rank=\"0\",kind=\"allreduce\",code=\"corrupted\"} 1\n"));
 }
 
 TEST_CASE("metrics_text: kinds that were never submitted are left out, errors are named") {
