@@ -15,6 +15,7 @@ from ronde._errors import InvalidArgumentError
 from ronde._job.marks import mark_step
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde._job.runtime import rank, size
+from ronde._training.owners import of_one_rank
 from ronde.keras import _metrics
 from ronde.keras._backend import broadcast_variables
 from ronde.keras._undistributed import warn_if_undistributed
@@ -78,7 +79,9 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
     def _broadcast(self) -> None:
         variables = [*self.model.variables, *self.model.optimizer.variables]
         unique = {id(v): v for v in variables if id(v) not in self._local}
-        shared = [v for v in unique.values() if "seed_generator" not in v.path]
+        shared = [
+            v for v in unique.values() if "seed_generator" not in v.path and not of_one_rank(v)
+        ]
         broadcast_variables(shared, self.root_rank, self._process_set)
         self.broadcast_done = True
 
