@@ -128,7 +128,7 @@ class RONDE_API ShardedOptimizer {
   /// Several backward passes accumulate in it. Valid until ready(); throws InvalidArgument after.
   [[nodiscard]] Array gradient(std::size_t parameter);
   [[nodiscard]] Array gradient(std::string_view name) { return gradient(index_of(name)); }
-  /// Says that the gradient is complete. Ranks may say so in any order. Blocks: never.
+  /// Says that the gradient is complete. Ranks may say so in any order. Blocks: a moment at most.
   /// Throws InvalidArgument where it was complete already.
   void ready(std::size_t parameter);
   void ready(std::string_view name) { ready(index_of(name)); }

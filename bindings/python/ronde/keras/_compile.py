@@ -84,7 +84,8 @@ def load_model(
     """As keras.models.load_model(); its optimizer, with its state, becomes a DistributedOptimizer.
 
     custom_optimizers: classes of optimizers that Keras does not know.
-    custom_objects: as in Keras. shard: as of DistributedOptimizer(). `legacy_opts` is accepted for Horovod scripts.
+    custom_objects: as in Keras. `legacy_opts` is accepted for Horovod scripts.
+    shard: as of DistributedOptimizer().
     """
     del legacy_opts
     known = {optimizer.__name__: optimizer for optimizer in custom_optimizers or []}
@@ -98,7 +99,7 @@ def load_model(
 
 
 def save_model(model: Any, filepath: Any, **options: Any) -> None:
-    """As model.save(), on the first rank; all ranks call it, as a sharded optimizer gathers its state.
+    """As model.save(), on the first rank. All call it: a sharded optimizer gathers its state.
 
     The file is that of a plain optimizer. load_model() loads it on any number of ranks.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -24,6 +24,8 @@ _REFUSED = {
     "LossScaleOptimizer": "it decides about steps of another optimizer; use mixed_bfloat16",
     "MultiOptimizer": "its optimizers have the state",
 }
+# Of exclude_from_weight_decay().
+_NOT_IN_CONFIG = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_pattern")
 
 
 class _Elsewhere(NamedTuple):
@@ -146,7 +148,7 @@ class Sharded:
     def save_own_variables(self: Any, store: MutableMapping[str, Any]) -> None:
         """Stores the whole state, as the plain optimizer does. Collective."""
         shards = self._shards
-        under_way: list[tuple[int, Any, Callable[[Any], Any]]] = []
+        under_way: list[tuple[int, Any, Any]] = []
         for place, one in enumerate(self._whole()):
             elsewhere = isinstance(one, _Elsewhere)
             array = np.empty(one.shape, one.dtype) if elsewhere else _array(one)
@@ -161,10 +163,9 @@ class Sharded:
                 name,
                 process_set=shards.process_set,
             )
-            shape, dtype = array.shape, array.dtype
-            under_way.append((place, handle, lambda got, s=shape, t=dtype: got.view(t).reshape(s)))
-        for place, handle, finish in under_way:
-            store[str(place)] = finish(handle.wait())
+            under_way.append((place, handle, array))
+        for place, handle, like in under_way:
+            store[str(place)] = handle.wait().view(like.dtype).reshape(like.shape)
 
     def load_own_variables(self: Any, store: MutableMapping[str, Any]) -> None:
         """Takes this rank's part of the state that the plain optimizer has, or any number of ranks.
@@ -174,8 +175,8 @@ class Sharded:
         whole = self._whole()
         if len(store.keys()) != len(whole):
             raise InvalidArgumentError(
-                f"the state of {self.name} has {len(store.keys())} variables; the sharded optimizer "
-                f"needs {len(whole)}, as many as the plain one has"
+                f"the state of {self.name} has {len(store.keys())} variables; the sharded "
+                f"optimizer needs {len(whole)}, as many as the plain one has"
             )
         for place, one in enumerate(whole):
             if not isinstance(one, _Elsewhere):
@@ -235,6 +236,9 @@ def sharded(optimizer: Any, shard: str, process_set: ProcessSet) -> Any:
     if not optimizer.built:
         return mixed(Sharded, optimizer, _shards=_Shards(process_set))
     plain = type(optimizer).from_config(optimizer.get_config())
+    for name in _NOT_IN_CONFIG:
+        if hasattr(optimizer, name):
+            setattr(plain, name, getattr(optimizer, name))
     made = mixed(Sharded, plain, _shards=_Shards(process_set))
     made.build(optimizer._trainable_variables)
     state: dict[str, Any] = {}

@@ -68,8 +68,8 @@ def facts(
 ) -> Iterator[Fact]:
     """The variables that ranks share, the optimizer's, and tensors of the user's.
 
-    Accumulated gradients and sharded state are a rank's own. If some variables are, too, no state is compared: it
-    does not say which variable it belongs to.
+    Accumulated gradients and sharded state are a rank's own. If some variables are, too, no state
+    is compared: it does not say which variable it belongs to.
     """
     options = optimizer._ronde
     shared = [v for v in variables if options.key(v) not in options.local]

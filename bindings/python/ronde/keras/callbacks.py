@@ -18,6 +18,7 @@ from ronde._job.runtime import rank, size
 from ronde._training.owners import of_one_rank
 from ronde.keras import _metrics
 from ronde.keras._backend import broadcast_variables
+from ronde.keras._sharded import is_sharded
 from ronde.keras._undistributed import warn_if_undistributed
 
 __all__ = [
@@ -246,6 +247,10 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):  # type: ignore[misc
             save_freq=save_freq,
         )
 
-    def _save_model(self, *arguments: Any, **named: Any) -> None:
+    def _save_model(self, epoch: Any, batch: Any, logs: Any) -> None:
         if rank() == 0:
-            super()._save_model(*arguments, **named)
+            super()._save_model(epoch, batch, logs)
+        elif is_sharded(self.model.optimizer):
+            self.verbose = 0
+            if self._should_save_model(epoch, batch, logs, self.filepath):
+                self.model.optimizer.save_own_variables({})

@@ -39,8 +39,8 @@ def DistributedOptimizer(
     """As ronde.keras.DistributedOptimizer(), for Keras optimizers, with another order of arguments.
 
     Optimizers of TensorFlow 1 (tf.compat.v1.train) work in graphs that sessions run. They raise
-    UnsupportedError for op=Adasum, a weight, shard, and backward_passes_per_step above 1. `use_locking` is
-    theirs. The devices are accepted for Horovod scripts.
+    UnsupportedError for op=Adasum, a weight, shard, and backward_passes_per_step above 1.
+    `use_locking` is theirs. The devices are accepted for Horovod scripts.
     """
     del device_dense, device_sparse
     sending: dict[str, Any] = {
