@@ -388,7 +388,7 @@ class ShardedOptimizer::Impl {
     scale_ = 1.0F;
   }
 
-  /// Of sums with about 100 bits: the same bits for any number of ranks.
+  /// Adds with about 100 bits: any number of ranks gets the same bits.
   double norm_of_averages() const {
     DoubleDouble own;
     for (const Bucket& bucket : buckets_) own = own + bucket.squares();
@@ -418,7 +418,7 @@ class ShardedOptimizer::Impl {
   const bool overlap_;
   UpdateRule rule_;
   std::int64_t steps_ = 0;
-  float scale_ = 1.0F;  ///< Of the gradients of this step.
+  float scale_ = 1.0F;  ///< Multiplies the gradients of this step.
   std::vector<Bucket> buckets_;
   std::vector<Place> places_;  ///< By parameter.
   std::map<std::string, std::size_t, std::less<>> indices_;

@@ -34,12 +34,12 @@ struct Range {
   [[nodiscard]] std::size_t count() const noexcept { return end - begin; }
 };
 
-/// What all buckets of an optimizer share.
+/// All buckets of an optimizer share it.
 struct Context {
   Job::Impl* job = nullptr;
   std::shared_ptr<Runtime> runtime;
   SetId set = kGlobalSet;
-  std::vector<int> ranks;  ///< Of the set.
+  std::vector<int> ranks;  ///< The set's.
   std::size_t place = 0;   ///< This rank's among them.
   ReduceOp op = ReduceOp::kAverage;
   std::string site;
@@ -104,7 +104,7 @@ class Bucket {
   [[nodiscard]] Range own() const noexcept { return {low_, low_ + chunk_}; }
   [[nodiscard]] std::size_t shard_bytes() const noexcept;
   [[nodiscard]] std::size_t state_bytes() const noexcept;
-  /// Of this bucket's own memory for gradients.
+  /// This bucket's own memory for gradients.
   [[nodiscard]] std::size_t gradient_bytes(const Spaces& spaces) const noexcept;
 
   /// The memory of a slot's values.
@@ -155,9 +155,9 @@ class Bucket {
   int priority_;
   std::size_t count_ = 0;  ///< Elements with padding.
   std::size_t chunk_ = 0;
-  std::size_t low_ = 0;  ///< Where this rank's chunk begins.
+  std::size_t low_ = 0;  ///< This rank's chunk begins there.
   Array values_;
-  Array space_;              ///< Of gradients, while they are made or sent.
+  Array space_;              ///< Has gradients, while they are made or sent.
   Array averages_;           ///< This rank's, where spaces are shared.
   std::vector<bool> asked_;  ///< By slot: its gradient has memory in this step.
   std::vector<bool> ready_;  ///< By slot.

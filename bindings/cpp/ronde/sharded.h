@@ -73,8 +73,8 @@ struct ShardOptions {
 /// The bytes that a rank holds.
 struct ShardedMemory {
   std::size_t parameters = 0;
-  std::size_t gradients = 0;  ///< Of whole buckets.
-  std::size_t shard = 0;      ///< Of this rank's averages, where they have memory of their own.
+  std::size_t gradients = 0;  ///< Whole buckets, that are sent.
+  std::size_t shard = 0;      ///< This rank's averages, where they have memory of their own.
   std::size_t state = 0;      ///< With the float32 copies of 16-bit parameters.
 };
 
@@ -87,7 +87,7 @@ struct StateTensor {
   std::vector<float> values = {};
 };
 
-/// What one rank has of an optimizer's state. The whole is that of rank 0 of 1.
+/// One rank's part of an optimizer's state. The whole is that of rank 0 of 1.
 struct ShardedState {
   std::string rule = {};  ///< "sgd", "adam" or "adamw".
   double learning_rate = 0.0;

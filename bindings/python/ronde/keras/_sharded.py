@@ -24,7 +24,7 @@ _REFUSED = {
     "LossScaleOptimizer": "it decides about steps of another optimizer; use mixed_bfloat16",
     "MultiOptimizer": "its optimizers have the state",
 }
-# Of exclude_from_weight_decay().
+# Attributes that exclude_from_weight_decay() sets.
 _NOT_IN_CONFIG = ("_exclude_from_weight_decay", "_exclude_from_weight_decay_pattern")
 
 
