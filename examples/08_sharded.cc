@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr std::size_t kInputs = 256;
+constexpr std::size_t kInputs = 100;
 
 /// Adds the gradient of the squared error of w * x + b; returns the error.
 float backward(std::span<const float> weight, float bias, const std::vector<float>& x, float target,
@@ -31,12 +31,12 @@ int main() {
   const std::vector<float> bias(1);
   ronde::ShardedOptimizer optimizer(
       job, {{"weight", ronde::tensor(weight)}, {"bias", ronde::tensor(bias)}},
-      ronde::AdamW{.learning_rate = 0.02, .weight_decay = 0.0});
+      ronde::AdamW{.learning_rate = 0.005, .weight_decay = 0.0});
 
   std::mt19937 random(static_cast<unsigned>(job.rank()));  // each rank has its own samples
   std::uniform_real_distribution<float> values(-1, 1);
   float loss = 0;
-  for (int step = 0; step < 400; ++step) {
+  for (int step = 0; step < 1000; ++step) {
     std::vector<float> x(kInputs);
     float target = 1;
     for (std::size_t i = 0; i < kInputs; ++i) target += 0.1F * (x[i] = values(random));
@@ -49,7 +49,7 @@ int main() {
     optimizer.step();
   }
   const ronde::ShardedState whole = optimizer.save();  // on all ranks; loads on any number
-  std::printf("rank %d: bias %.1f after %lld steps; %zu bytes of state for %zu of parameters\n",
+  std::printf("rank %d: bias %.2f after %lld steps; %zu bytes of state for %zu of parameters\n",
               job.rank(), static_cast<double>(optimizer.values("bias").as<float>()[0]),
               static_cast<long long>(whole.steps), optimizer.memory_bytes().state,
               optimizer.memory_bytes().parameters);

@@ -340,8 +340,8 @@ int check_states_that_do_not_fit(int rank) {
   ShardedState other = shard(0, 1, 0, 8);
   other.tensors[0].parameter = "v";
   RONDE_CHILD_REQUIRE(contains(error(other), "the state has no \"momentum\" of \"w\""));
-  RONDE_CHILD_REQUIRE(contains(error(rank == 1 ? other : optimizer.save_shard()),
-                               "on rank 1 the state has no \"momentum\" of \"w\""));
+  const ShardedState odd = rank == 1 ? ShardedState{.rule = "adam"} : optimizer.save_shard();
+  RONDE_CHILD_REQUIRE(contains(error(odd), "on rank 1 the state is of adam"));
   other = shard(0, 1, 0, 8);
   other.tensors[0].shape = {2, 4};
   RONDE_CHILD_REQUIRE(contains(error(other), "with the shape [2, 4], not [8]"));
@@ -497,7 +497,7 @@ int check_values_that_are_not_finite(int rank) {
   ShardedOptimizer optimizer(job, dense.model.named(), kRules[3]);
   if (rank == 1) optimizer.gradient("bias").as<float>()[129] = std::nanf("");
   const std::string text = error_of<NonFinite>([&] { optimizer.step(); });
-  RONDE_CHILD_REQUIRE(contains(text, "rank 1 put in nan"));
+  RONDE_CHILD_REQUIRE(contains(text, "rank 1 put in NaN"));
   RONDE_CHILD_REQUIRE(has_values(optimizer, dense.model));
   RONDE_CHILD_REQUIRE(optimizer.steps() == 0);
   backward(optimizer, dense.model, rank, 0);
