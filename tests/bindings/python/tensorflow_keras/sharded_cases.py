@@ -138,27 +138,6 @@ def case_a_saved_sharded_model_goes_on_on_any_number_of_ranks():
         again.optimizer.load_own_variables({"0": np.zeros(())})
 
 
-def case_fit_broadcasts_and_keeps_the_best_of_models_with_sharded_optimizers():
-    model = made_model()
-    model.set_weights([w + hvd.rank() for w in model.get_weights()])
-    model.compile(hvk.DistributedOptimizer(keras.optimizers.Adam(), shard="optimizer"), "mse")
-    with tempfile.TemporaryDirectory() as folder:
-        best = Path(hvd.broadcast_object(folder, 0)) / "best.keras"
-        callbacks = [
-            hvk.callbacks.BroadcastGlobalVariablesCallback(0),
-            hvk.callbacks.MetricAverageCallback(),
-            hvk.callbacks.BestModelCheckpoint("loss", filepath=str(best)),
-        ]
-        model.fit(batches(3), verbose=0, epochs=2, callbacks=callbacks)
-        hvd.barrier()
-        assert best.exists()
-        hvd.barrier()
-    assert model.optimizer.check_replicas()
-    for weight in model.get_weights():
-        got = np.array(hvd.allgather(tf.constant(weight)[tf.newaxis]))
-        np.testing.assert_array_equal(got[0], got[-1])
-
-
 def case_what_cannot_be_sharded_is_refused_by_name():
     adam = keras.optimizers.Adam
     with pytest.raises(ronde.InvalidArgumentError, match=r"shard=.gradients.; allowed: .optim"):
@@ -184,3 +163,23 @@ def case_what_cannot_be_sharded_is_refused_by_name():
         pytest.raises(ronde.UnsupportedError, match=r"hvd\.save_model"),
     ):
         tf.train.Checkpoint(optimizer=wrapped).save(f"{folder}/part")
+
+
+def case_fit_broadcasts_and_keeps_the_best_of_models_with_sharded_optimizers():
+    model = fitted("optimizer")
+    model.set_weights([w + hvd.rank() for w in model.get_weights()])
+    with tempfile.TemporaryDirectory() as folder:
+        best = Path(hvd.broadcast_object(folder, 0)) / "best.keras"
+        callbacks = [
+            hvk.callbacks.BroadcastGlobalVariablesCallback(0),
+            hvk.callbacks.MetricAverageCallback(),
+            hvk.callbacks.BestModelCheckpoint("loss", filepath=str(best)),
+        ]
+        model.fit(batches(3), verbose=0, epochs=2, callbacks=callbacks)
+        hvd.barrier()
+        assert best.exists()
+        hvd.barrier()
+    assert model.optimizer.check_replicas()
+    for weight in model.get_weights():
+        got = np.array(hvd.allgather(tf.constant(weight)[tf.newaxis]))
+        np.testing.assert_array_equal(got[0], got[-1])
