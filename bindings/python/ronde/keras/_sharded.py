@@ -156,7 +156,7 @@ class Sharded:
                 store[str(place)] = array
                 continue
             owner = one.owner if elsewhere else shards.place
-            name = f"{self.name}: part {place} of the sharded state, which all ranks must ask for"
+            name = f"part {place} of an optimizer's sharded state, which all ranks must ask for"
             handle = on_arrays.broadcast_async(
                 np.ascontiguousarray(array).reshape(-1).view(np.uint8),
                 shards.ranks[owner],
