@@ -69,6 +69,7 @@ def test_two_ranks_learn_as_one_with_the_doubled_batch(digits: str) -> None:
         ("05_send_recv", 3, "the ring of 3 ranks sums to 3"),
         ("06_raw_group", 2, "each element is 2"),
         ("07_elastic", 2, "[1] rank 1 of 2: 300 steps"),
+        ("08_sharded", 2, "[1] rank 1: bias 1.00 after 1000 steps; 1024 bytes of state for 1024 "),
     ],
 )
 def test_each_example_says_what_it_should(example: str, ranks: int, expected: str) -> None:

@@ -16,6 +16,7 @@ from ronde._tensorflow import ops
 from ronde._tensorflow.collectives import name_of_call
 from ronde._tensorflow.tracing import as_written
 from ronde._tensorflow.types import carried
+from ronde._training.owners import of_one_rank
 
 
 def native(variable: Any) -> Any:
@@ -60,13 +61,14 @@ def broadcast_variables(
     """Gives every rank the root's values of these tf or Keras variables.
 
     They are one operation: if ranks have different numbers, shapes or types, all raise
-    MismatchError and nothing is changed. `inplace` is accepted for Horovod scripts.
+    MismatchError and nothing is changed. State of sharded optimizers, which each rank has a part
+    of, is left out. `inplace` is accepted for Horovod scripts.
     Returns an operation for a session to run; None in eager mode and inside functions.
     Raises InvalidArgumentError (a ValueError) for variables that are not built yet. Warns if there
     are none, as of a model that is not built yet: its ranks would start different.
     """
     del inplace
-    given = check(variables)
+    given = check([v for v in several(variables, MODEL_VARIABLES) if not of_one_rank(v)])
     if not given:
         warnings.warn(
             "broadcast_variables() got no variables; a model that is not built has none: "

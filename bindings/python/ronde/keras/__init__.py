@@ -25,6 +25,7 @@ from ronde.keras import elastic as elastic
 from ronde.keras._backend import broadcast_global_variables as broadcast_global_variables
 from ronde.keras._backend import broadcast_variables as broadcast_variables
 from ronde.keras._compile import load_model as load_model
+from ronde.keras._compile import save_model as save_model
 from ronde.keras._optimizer import DistributedOptimizer as DistributedOptimizer
 from ronde.keras._optimizer import PartialDistributedOptimizer as PartialDistributedOptimizer
 from ronde.keras._values import *
@@ -63,6 +64,7 @@ if not TYPE_CHECKING:
         "elastic",
         "join",
         "load_model",
+        "save_model",
         *_horovod.__all__,
         *_values.__all__,
     ]

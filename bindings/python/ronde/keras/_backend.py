@@ -51,6 +51,16 @@ def broadcast_variables(
     functions.broadcast_variables(variables, root_rank, process_set)
 
 
+def return_variables(variables: Sequence[Any], rank: int, process_set: ProcessSet) -> None:
+    """Gives all ranks of the set the values of one, in place; inside of graphs, too."""
+    if name() == "tensorflow":
+        importlib.import_module("ronde._tensorflow.variables").broadcast_(
+            variables, rank, process_set=process_set
+        )
+    else:
+        broadcast_variables(variables, rank, process_set)
+
+
 def broadcast_global_variables(root_rank: int) -> None:
     """Raises UnsupportedError (a RuntimeError): Keras 3 has no global variables."""
     check(root_rank=root_rank)

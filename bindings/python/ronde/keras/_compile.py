@@ -8,8 +8,8 @@ from typing import Any
 import keras
 
 from ronde._errors import UnsupportedError
-from ronde._job.runtime import is_initialized
-from ronde.keras import _backend, _optimizer, _undistributed, _watched_steps
+from ronde._job.runtime import is_initialized, rank
+from ronde.keras import _backend, _optimizer, _sharded, _undistributed, _watched_steps
 
 
 @functools.cache
@@ -56,6 +56,10 @@ def prepare(model: Any, jit_compile: Any = "auto") -> None:
     """
     inner = getattr(model.optimizer, "inner_optimizer", None)
     if _optimizer.is_distributed(inner):
+        if _sharded.is_sharded(inner):
+            raise UnsupportedError(
+                "shard= does not work with the loss scale of mixed_float16; use mixed_bfloat16"
+            )
         # In the other order each rank would decide alone if it skips a step.
         plain, options = _optimizer.undistribute(inner)
         model.optimizer.inner_optimizer = plain
@@ -75,16 +79,32 @@ def load_model(
     custom_objects: Any = None,
     compression: Any = None,
     legacy_opts: bool = False,
+    shard: str | None = None,
 ) -> Any:
     """As keras.models.load_model(); its optimizer, with its state, becomes a DistributedOptimizer.
 
     custom_optimizers: classes of optimizers that Keras does not know.
     custom_objects: as in Keras. `legacy_opts` is accepted for Horovod scripts.
+    shard: as of DistributedOptimizer().
     """
     del legacy_opts
     known = {optimizer.__name__: optimizer for optimizer in custom_optimizers or []}
     model = keras.models.load_model(filepath, custom_objects={**known, **(custom_objects or {})})
     if model.optimizer is not None:
-        model.optimizer = _optimizer.DistributedOptimizer(model.optimizer, compression=compression)
+        model.optimizer = _optimizer.DistributedOptimizer(
+            model.optimizer, compression=compression, shard=shard
+        )
         prepare(model)
     return model
+
+
+def save_model(model: Any, filepath: Any, **options: Any) -> None:
+    """As model.save(), on the first rank. All call it: a sharded optimizer gathers its state.
+
+    The file is that of a plain optimizer. load_model() loads it on any number of ranks.
+    """
+    writer = model.optimizer._shards.ranks[0] if _sharded.is_sharded(model.optimizer) else 0
+    if rank() == writer:
+        model.save(filepath, **options)
+    elif _sharded.is_sharded(model.optimizer):
+        model.optimizer.save_own_variables({})

@@ -14,7 +14,7 @@ from ronde._errors import InvalidArgumentError
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde._training.gradients import check_passes
 from ronde._training.mixing import mixed
-from ronde.keras import _backend, _watched_steps
+from ronde.keras import _backend, _sharded, _watched_steps
 from ronde.keras._watched_steps import facts
 
 Variables = Sequence[Any]
@@ -84,7 +84,12 @@ class _Distributed:
         return bool(self._ronde.replicas.check_now(partial(facts, self, variables), extra))
 
     def register_local_var(self: Any, var: Any) -> None:
-        """Excludes this variable's gradient from averaging."""
+        """Excludes this variable's gradient from averaging.
+
+        Raises InvalidArgumentError with `shard`: a variable's owner gives it to all ranks.
+        """
+        if _sharded.is_sharded(self):
+            raise InvalidArgumentError("a sharded optimizer has no variables of one rank")
         self._ronde.add_local(var)
 
 
@@ -151,6 +156,7 @@ def DistributedOptimizer(
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
     weight: float | None = None,
+    shard: str | None = None,
 ) -> Any:
     """Makes a Keras optimizer average its gradients over all ranks before each update.
 
@@ -171,6 +177,9 @@ def DistributedOptimizer(
     groups: lists of variables whose gradients are fused, or the number of groups (num_groups).
     weight: of this rank's gradients in the average, which set_weight() changes at each step: the
     number of its samples, where batches differ between ranks. On all ranks or on none.
+    shard: "optimizer" deals the variables to ranks. Each rank keeps the state of its own alone,
+    updates these, and then all get their values. The result adds memory_bytes() and shares no
+    state with an optimizer that is built. See the guide to sharded optimizers.
     Raises InvalidArgumentError (a ValueError) for other optimizers and invalid values.
     """
     del device_dense, device_sparse
@@ -201,6 +210,8 @@ def DistributedOptimizer(
     if backward_passes_per_step > 1:
         _accumulate(optimizer, backward_passes_per_step)
     sums = backward_passes_per_step > 1 and not average_aggregated_gradients
+    if shard is not None:
+        optimizer = _sharded.sharded(optimizer, shard, process_set)
     wrapped = distribute(optimizer, options, sums)
     if name is not None:
         wrapped.__dict__["name"] = name
@@ -256,5 +267,5 @@ def PartialDistributedOptimizer(
         **named,
     )
     if local_layers is not None:
-        wrapped._ronde.add_local(local_layers)
+        wrapped.register_local_var(local_layers)
     return wrapped

@@ -13,6 +13,7 @@ from ronde._compression.rules import Trained
 from ronde._errors import UnsupportedError
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde._training.gradients import GradientOptions
+from ronde._training.owners import of_one_rank
 from ronde.torch._collectives.adapter import collectives
 from ronde.torch.functions import broadcast_tensors
 
@@ -68,7 +69,7 @@ class Options(GradientOptions):
 def broadcast_variables(
     variables: Sequence[Any], root_rank: int, process_set: ProcessSet = global_process_set
 ) -> None:
-    """Gives every rank the root's values, in place."""
-    given = several(variables, MODEL_VARIABLES)
+    """Gives every rank the root's values, in place. Leaves out the state of sharded optimizers."""
+    given = [v for v in several(variables, MODEL_VARIABLES) if not of_one_rank(v)]
     named = [(f"keras.{i}", variable.value.data) for i, variable in enumerate(given)]
     broadcast_tensors(named, root_rank, process_set)

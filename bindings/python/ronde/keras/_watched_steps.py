@@ -12,6 +12,7 @@ from typing import Any
 import keras
 
 from ronde._job.runtime import is_initialized
+from ronde._training.owners import of_one_rank
 from ronde._training.replicas import Fact
 from ronde.keras import _backend
 
@@ -67,13 +68,14 @@ def facts(
 ) -> Iterator[Fact]:
     """The variables that ranks share, the optimizer's, and tensors of the user's.
 
-    Accumulated gradients are a rank's own. If some variables are, too, no state is compared: it
-    does not say which variable it belongs to.
+    Accumulated gradients and sharded state are a rank's own. If some variables are, too, no state
+    is compared: it does not say which variable it belongs to.
     """
     options = optimizer._ronde
     shared = [v for v in variables if options.key(v) not in options.local]
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     own = {id(v) for one in (inner, optimizer) for v in getattr(one, _ACCUMULATED, None) or []}
+    own |= {id(v) for v in optimizer.variables if of_one_rank(v)}
     state = [] if options.local else [v for v in optimizer.variables if id(v) not in own]
     for variable in [*shared, *state]:
         yield Fact(variable.path, _values(variable), variable.assign)

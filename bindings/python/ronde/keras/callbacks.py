@@ -15,8 +15,10 @@ from ronde._errors import InvalidArgumentError
 from ronde._job.marks import mark_step
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde._job.runtime import rank, size
+from ronde._training.owners import of_one_rank
 from ronde.keras import _metrics
 from ronde.keras._backend import broadcast_variables
+from ronde.keras._sharded import is_sharded
 from ronde.keras._undistributed import warn_if_undistributed
 
 __all__ = [
@@ -78,7 +80,9 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):  # type: ignor
     def _broadcast(self) -> None:
         variables = [*self.model.variables, *self.model.optimizer.variables]
         unique = {id(v): v for v in variables if id(v) not in self._local}
-        shared = [v for v in unique.values() if "seed_generator" not in v.path]
+        shared = [
+            v for v in unique.values() if "seed_generator" not in v.path and not of_one_rank(v)
+        ]
         broadcast_variables(shared, self.root_rank, self._process_set)
         self.broadcast_done = True
 
@@ -243,6 +247,10 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):  # type: ignore[misc
             save_freq=save_freq,
         )
 
-    def _save_model(self, *arguments: Any, **named: Any) -> None:
+    def _save_model(self, epoch: Any, batch: Any, logs: Any) -> None:
         if rank() == 0:
-            super()._save_model(*arguments, **named)
+            super()._save_model(epoch, batch, logs)
+        elif is_sharded(self.model.optimizer):
+            self.verbose = 0
+            if self._should_save_model(epoch, batch, logs, self.filepath):
+                self.model.optimizer.save_own_variables({})

@@ -9,13 +9,14 @@ import keras
 import numpy as np
 
 from ronde._calls.argument_checks import check_has, is_whole, shown
-from ronde._errors import InvalidArgumentError
+from ronde._errors import InvalidArgumentError, UnsupportedError
 from ronde._samplers import ExactSampler
 from ronde._snapshots.copies import Part
 from ronde._snapshots.nested import Keep
 from ronde.elastic import ObjectState, run
 from ronde.keras._backend import broadcast_variables
 from ronde.keras._epoch_length import forget_limit, limit_next_epoch
+from ronde.keras._sharded import is_sharded
 
 __all__ = [
     "CommitStateCallback",
@@ -83,6 +84,11 @@ class KerasState(VariablesState):
         self.model = model
         self.optimizer = getattr(model, "optimizer", None) if optimizer is None else optimizer
         self.backend = backend
+        if is_sharded(self.optimizer):
+            raise UnsupportedError(
+                "a KerasState cannot keep a sharded optimizer: ranks that are gone take their part "
+                "of its state along; leave out shard= in elastic jobs"
+            )
         if self.optimizer is not None and not getattr(self.optimizer, "built", True):
             self.optimizer.build(model.trainable_variables)
         self._send = broadcast_variables

@@ -34,12 +34,13 @@ def DistributedOptimizer(
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
     weight: float | None = None,
+    shard: str | None = None,
 ) -> Any:
     """As ronde.keras.DistributedOptimizer(), for Keras optimizers, with another order of arguments.
 
     Optimizers of TensorFlow 1 (tf.compat.v1.train) work in graphs that sessions run. They raise
-    UnsupportedError for op=Adasum, a weight, and backward_passes_per_step above 1. `use_locking` is
-    theirs. The devices are accepted for Horovod scripts.
+    UnsupportedError for op=Adasum, a weight, shard, and backward_passes_per_step above 1.
+    `use_locking` is theirs. The devices are accepted for Horovod scripts.
     """
     del device_dense, device_sparse
     sending: dict[str, Any] = {
@@ -53,7 +54,7 @@ def DistributedOptimizer(
         "scale_local_gradients": scale_local_gradients,
     }
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
-        _check_v1(op, backward_passes_per_step, weight)
+        _check_v1(op, backward_passes_per_step, weight, shard)
         named = name or f"Distributed{type(optimizer).__name__}"
         given = {"_ronde": Options(**sending), "_name": named, "_use_locking": use_locking}
         return mixed(_V1Optimizer, optimizer, **given)
@@ -63,6 +64,7 @@ def DistributedOptimizer(
         backward_passes_per_step=backward_passes_per_step,
         average_aggregated_gradients=average_aggregated_gradients,
         weight=weight,
+        shard=shard,
         **sending,
     )
 
@@ -80,13 +82,14 @@ class _V1Optimizer:
         return list(zip(reduced, variables))
 
 
-def _check_v1(op: int, passes: int, weight: float | None) -> None:
+def _check_v1(op: int, passes: int, weight: float | None, shard: str | None) -> None:
     """Raises for what an optimizer of TensorFlow 1 cannot be given."""
     check_passes(passes)
     refused = (
         ("op=Adasum", op == Adasum, "Average and Sum"),
         (f"backward_passes_per_step={passes}", passes > 1, "1"),
         (f"weight={weight}", weight is not None, "None"),
+        (f"shard={shard!r}", shard is not None, "None"),
     )
     for given, is_given, allowed in refused:
         if is_given:

@@ -276,7 +276,7 @@ def keras(value: Any, optimizer: Any, variables: list[Any]) -> None:
     optimizer = hvk.PartialDistributedOptimizer(optimizer)
     hvk.broadcast_variables(variables, 0)
     hvk.broadcast_global_variables(0)
-    hvk.load_model("model.keras")
+    hvk.save_model(hvk.load_model("model.keras", shard="optimizer"), "other.keras")
     print(hvk.callbacks.BroadcastGlobalVariablesCallback(0), hvk.elastic.KerasState(value))
     print(hvk.HorovodInternalError, hvk.global_process_set)
     some: hvk.ProcessSet = hvk.add_process_set([0])

@@ -76,13 +76,3 @@ def cost_of_muon(matrix: torch.Tensor) -> int:
 def cost_of_elements(parameter: torch.Tensor) -> int:
     """That of an update like Adam's."""
     return 10 * parameter.numel()
-
-
-def owners(costs: list[int], ranks: int) -> list[int]:
-    """The place of the rank that owns each tensor: the largest first, to whoever has least."""
-    loads, chosen = [0] * ranks, [0] * len(costs)
-    for tensor in sorted(range(len(costs)), key=lambda i: -costs[i]):
-        place = loads.index(min(loads))
-        chosen[tensor] = place
-        loads[place] += costs[tensor]
-    return chosen

@@ -17,6 +17,7 @@ from ronde._collectives.objects import allgather_object
 from ronde._errors import DuplicateNameError, Error, InvalidArgumentError, UnsupportedError
 from ronde._snapshots.nested import copied
 from ronde._training.gradients import GradientOptions
+from ronde._training.owners import owners
 from ronde.torch._collectives.allreduce import allreduce_
 from ronde.torch._optimizers.averaging import AveragingOptimizer, all_optimizers
 from ronde.torch._optimizers.flat import flat_runs
@@ -32,7 +33,7 @@ from ronde.torch._sharded import state as states
 from ronde.torch._sharded.buckets import Members, OwnedBucket, Piece, ShardBucket, Spaces, by_owner
 from ronde.torch._sharded.forward import Returning
 from ronde.torch._sharded.gradient import ShardedGradient
-from ronde.torch._sharded.kinds import costs, owners
+from ronde.torch._sharded.kinds import costs
 from ronde.torch.compression import Compression
 
 _KINDS = ("optimizer", "gradients")
