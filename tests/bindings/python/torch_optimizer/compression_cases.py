@@ -203,14 +203,15 @@ def case_what_a_chunk_loses_comes_later():
 
 
 def case_chunks_of_a_process_set_and_ranks_that_disagree():
-    pair = hvd.add_process_set([0, hvd.size() - 1])
-    if pair.included():
-        ones = torch.ones(6, 4) * (hvd.rank() + 1)
-        mean = hvd.reducescatter(ones, process_set=pair, compression=C.int8)
-        assert torch.allclose(mean, torch.full((3, 4), (1 + hvd.size()) / 2))
-        every = hvd.allgather(ones, process_set=pair, compression=C.int8)
-        assert torch.allclose(every[:6], torch.ones(6, 4))
-    hvd.remove_process_set(pair)
+    if hvd.size() > 2:
+        pair = hvd.add_process_set([0, 2])
+        if pair.included():
+            ones = torch.ones(6, 4) * (hvd.rank() + 1)
+            mean = hvd.reducescatter(ones, process_set=pair, compression=C.int8)
+            assert torch.allclose(mean, torch.full((3, 4), 2.0))
+            every = hvd.allgather(ones, process_set=pair, compression=C.int8)
+            assert torch.allclose(every[:6], torch.ones(6, 4))
+        hvd.remove_process_set(pair)
     codec = C.int8 if hvd.rank() == 0 else C.int4
     for call in (hvd.reducescatter, hvd.allgather):
         with pytest.raises(MismatchError, match='compression "int8"'):

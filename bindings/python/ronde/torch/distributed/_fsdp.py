@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch._C._distributed_c10d as c10d
 import torch.distributed as dist
 
 from ronde import _core
@@ -89,7 +90,7 @@ class _ReduceScatter(_Communication):
         op: Any,
         async_op: bool = False,
     ) -> Work | None:
-        options: Any = dist.ReduceScatterOptions()
+        options: Any = c10d.ReduceScatterOptions()
         options.asyncOp = async_op
         reduction, prescale = reduction_of(op)
         work = _ronde(group)._start(
@@ -116,7 +117,7 @@ class _AllGather(_Communication):
         group: Any,
         async_op: bool = False,
     ) -> Work | None:
-        options: Any = dist.AllgatherOptions()
+        options: Any = c10d.AllgatherOptions()
         options.asyncOp = async_op
         work = _ronde(group)._start(
             kinds.ALLGATHER,
