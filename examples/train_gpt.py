@@ -2,8 +2,9 @@
 
 Start it with `ronde run -np 2 -- python examples/train_gpt.py`, or by torchrun. --style chooses how
 gradients are averaged: hvd (ronde.torch, as Horovod's scripts), flat (the same with
-flat_gradients), ddp or fsdp2 (torch.distributed over Ronde). The rows of a batch are shared out, so
-that the loss is the same with any number of ranks.
+flat_gradients), ddp or fsdp2 (torch.distributed over Ronde). --shard and --compression are those of
+hvd.DistributedOptimizer. The rows of a batch are shared out, so that the loss is the same with any
+number of ranks.
 """
 
 import argparse
@@ -19,6 +20,9 @@ from tqdm import tqdm
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--style", choices=["hvd", "flat", "ddp", "fsdp2"], default="hvd")
+    parser.add_argument("--shard", choices=["optimizer", "gradients"], help="with --style hvd")
+    parser.add_argument("--compression", default="none", help="with --style hvd, such as int8")
+    parser.add_argument("--seed", type=int, default=0, help="of the model's first values")
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--rows", type=int, default=24, help="of a batch, over all ranks")
     parser.add_argument("--length", type=int, default=64, help="characters in a row")
@@ -43,6 +47,8 @@ def distribute(model, arguments):
             adam(model.parameters()),
             named_parameters=model.named_parameters(),
             flat_gradients=arguments.style == "flat",
+            compression=arguments.compression,
+            shard=arguments.shard,
         )
     import ronde.torch.distributed  # noqa: F401  (registers the backend)
 
@@ -77,7 +83,7 @@ def main():
     hvd.init()
     if arguments.rows % hvd.size() != 0:
         sys.exit(f"--rows {arguments.rows} do not divide among {hvd.size()} ranks")
-    torch.manual_seed(0)
+    torch.manual_seed(arguments.seed)
     text = load_text()
     model = CharacterModel(arguments.width, arguments.layers, longest=arguments.length)
     size = sum(parameter.numel() for parameter in model.parameters())

@@ -157,7 +157,8 @@ typedef struct ronde_submission {
   void* context; /* Passed to both. */
   /* Since version 2. */
   const char* compression; /* allreduce: a codec such as "int8:block=256", or "none"; null or empty:
-                              the job's setting. */
+                              the job's setting. reduce_scatter, allgather: fp16, bf16, int8, int4
+                              or auto, or none of them. */
   /* Since version 3. */
   const char* program; /* What else the rank submits together with it, in words: ranks that say
                           something else get an error. Null or empty: fits all. */

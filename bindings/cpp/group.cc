@@ -134,8 +134,9 @@ void Group::broadcast(const Tensor& tensor, int root) {
   impl_->run(bundle_of(Collective::kBroadcast, tensor, root));
 }
 
-Array Group::allgather(const Tensor& tensor) {
+Array Group::allgather(const Tensor& tensor, const MoveOptions& options) {
   Bundle bundle = bundle_of(Collective::kAllgather, tensor);
+  if (options.compression != "none") bundle.compression = options.compression;
   return impl_->run_allocating(bundle);
 }
 

@@ -96,6 +96,7 @@ Submission moving(Collective kind, std::string_view name, const Tensor& tensor, 
   Submission submission = make_submission(kind, name, std::span(&tensor, 1), site);
   submission.request.root = root;
   submission.request.priority = options.priority;
+  submission.request.compression = options.compression;
   return submission;
 }
 

@@ -69,6 +69,17 @@ void bind_codecs(py::module_& module) {
       "check_compression", [](const std::string& text) { read(text); },
       "Raises InvalidArgumentError, with what is allowed, for what names no codec.");
   module.def(
+      "check_codec",
+      [](const std::string& collective, const std::string& text) {
+        const auto kind = unwrap(parse_collective(collective));
+        check(check_codec(kind, read(text)));
+      },
+      "Raises InvalidArgumentError, with what is allowed, for a codec that a collective does not "
+      "take.");
+  module.def(
+      "block_of", [](const std::string& text) { return read(text).block; },
+      "How many elements share a scale; 0 where none do.");
+  module.def(
       "fewest_sent_as_little",
       [](const std::string& text) {
         const CompressionSpec spec = read(text);

@@ -24,14 +24,30 @@ Result<std::string> canonical_compression(const std::string& text) {
   return to_string(spec);
 }
 
-/// True for large floating matrices in host memory: no biases, no norms.
+/// True for allreduces of large floating matrices in host memory: no biases, no norms.
 bool worth_compressing(const Request& request, std::int64_t fewest) {
   if (request.device.kind != DeviceKind::kCpu) return false;
+  if (traits_of(request.kind).codecs != Codecs::kAny) return false;
   for (const TensorMeta& tensor : request.tensors) {
     if (tensor.shape.size() < 2 || element_count(tensor.shape) < fewest) return false;
     if (!check_compressible(request.kind, tensor.dtype, request.op).ok()) return false;
   }
   return !request.tensors.empty();
+}
+
+/// Errors: kInvalidArgument, kUnsupported for tensors or codecs that do not go together.
+Status check_compression(const Request& request, const CompressionSpec& spec) {
+  for (const TensorMeta& tensor : request.tensors) {
+    RONDE_RETURN_IF_ERROR(check_compressible(request.kind, tensor.dtype, request.op));
+  }
+  RONDE_RETURN_IF_ERROR(check_codec(request.kind, spec));
+  if (traits_of(request.kind).codecs == Codecs::kAny || request.device.kind == DeviceKind::kCpu) {
+    return {};
+  }
+  return {Code::kUnsupported,
+          fmt::format("compressed {} of tensors in device memory is not supported; allowed: host "
+                      "memory",
+                      to_string(request.kind))};
 }
 
 /// check_memory() of all tensors. One tensor, the usual number, needs no list.
@@ -118,14 +134,11 @@ Status SubmissionPreparer::settle_compression(Request& request, SetId set) const
     request.compression = compression_.spec;
   }
   if (request.compression.empty()) return {};
+  RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(request.compression));
   if (const std::uint64_t load = residuals_.loads(set); load > 0) {
-    RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(request.compression));
     request.compression = since_load(spec, load);
   }
-  for (const TensorMeta& tensor : request.tensors) {
-    RONDE_RETURN_IF_ERROR(check_compressible(request.kind, tensor.dtype, request.op));
-  }
-  return {};
+  return check_compression(request, spec);
 }
 
 /// Warns once a process: each step would warn.

@@ -57,6 +57,13 @@ enum class BusFactor : std::uint8_t {
   kOthersTwice,  ///< 2(n-1)/n
 };
 
+/// The codecs that tensors of a collective may travel by.
+enum class Codecs : std::uint8_t {
+  kNone,
+  kRounding,  ///< Those that round each element, to 4 to 16 bits.
+  kAny,
+};
+
 /// The facts of a collective, on all data planes.
 struct CollectiveTraits {
   Collective value;
@@ -66,9 +73,9 @@ struct CollectiveTraits {
   BufferTraits output{};
   ShapeOf shape = ShapeOf::kNothing;
   BusFactor bus = BusFactor::kWhole;
-  bool reduces = false;        ///< Combines elements: operator and scale factors matter and agree.
-  bool fuses = false;          ///< Several tensors may share one bundle.
-  bool compresses = false;     ///< May be compressed.
+  bool reduces = false;  ///< Combines elements: operator and scale factors matter and agree.
+  bool fuses = false;    ///< Several tensors may share one bundle.
+  Codecs codecs = Codecs::kNone;
   bool outlives_join = false;  ///< Goes on without the ranks that have joined.
 
   /// Event of the work in timelines, as Horovod's: "REDUCESCATTER".
@@ -124,7 +131,7 @@ inline constexpr std::array kCollectives = {
                      .bus = BusFactor::kOthersTwice,
                      .reduces = true,
                      .fuses = true,
-                     .compresses = true,
+                     .codecs = Codecs::kAny,
                      .outlives_join = true},
     CollectiveTraits{.value = Collective::kAllgather,
                      .name = "allgather",
@@ -133,7 +140,8 @@ inline constexpr std::array kCollectives = {
                      .output = {.layout = BufferLayout::kChunks},
                      .shape = ShapeOf::kInput,
                      .bus = BusFactor::kOthers,
-                     .fuses = true},
+                     .fuses = true,
+                     .codecs = Codecs::kRounding},
     CollectiveTraits{.value = Collective::kBroadcast,
                      .name = "broadcast",
                      .negotiation = "NEGOTIATE_BROADCAST",
@@ -149,7 +157,8 @@ inline constexpr std::array kCollectives = {
                      .shape = ShapeOf::kTensor,
                      .bus = BusFactor::kOthers,
                      .reduces = true,
-                     .fuses = true},
+                     .fuses = true,
+                     .codecs = Codecs::kRounding},
     CollectiveTraits{.value = Collective::kAlltoall,
                      .name = "alltoall",
                      .negotiation = "NEGOTIATE_ALLTOALL",

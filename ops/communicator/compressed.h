@@ -1,4 +1,4 @@
-// Communicators whose allreduces are compressed, by a codec and residuals that are bound before
+// Communicators whose collectives are compressed, by a codec and residuals that are bound before
 // each bundle.
 #pragma once
 
@@ -54,8 +54,9 @@ class Binding {
   CompressedCommunicator* communicator_;
 };
 
-/// Host memory, by the CPU's codecs over point-to-point: a group's, or that of one rank of each
-/// host. A run may be a part of the bundle: Work::origins says which.
+/// Allreduce, reduce_scatter and allgather of host memory, by the CPU's codecs over point-to-point:
+/// a group's, or that of one rank of each host. A run may be a part of the bundle: Work::origins
+/// says which.
 class TransportCompressed final : public CompressedCommunicator {
  public:
   /// `transport` outlives it.
@@ -67,9 +68,14 @@ class TransportCompressed final : public CompressedCommunicator {
   [[nodiscard]] Transport* transport() noexcept override { return &transport_; }
 
  private:
+  Status move(const Work& work, const AbortToken& abort);
+  Status reduce_scatter(const Work& work, const AbortToken& abort);
+  Status allgather(const Work& work, const AbortToken& abort);
+
   Transport& transport_;
   const std::shared_ptr<const ReduceKernels> kernels_;
   Scratch scratch_;
+  Scratch aside_;
   std::deque<Scratch> left_;  // of each run: values stay until they are committed
 };
 

@@ -1,4 +1,5 @@
-// Allreduces of compressed values: one for each kind of payload.
+// Collectives of compressed values: an allreduce for each kind of payload; a reduce_scatter and an
+// allgather of rounded ones.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +25,7 @@ struct CompressedPiece {
 };
 
 /// One allreduce: out = the codec's approximation of the sum over ranks of factor * in + residual.
+/// Or a reduce_scatter or allgather, whose pieces have owners.
 struct CompressedAllreduce {
   const ReduceKernels& kernels;
   const AbortToken& abort;
@@ -34,6 +36,8 @@ struct CompressedAllreduce {
   double factor = 1.0;
   /// Room for kept_floats() of all elements, until commit(); null if nothing is kept.
   float* left = nullptr;
+  /// By piece: the rank whose chunk it is. Empty in allreduces.
+  std::span<const std::size_t> owners = {};
 };
 
 /// The pieces of compressed work: each of its segments is one tensor.
@@ -59,6 +63,19 @@ Status compressed_allreduce(Transport& transport, const CompressedAllreduce& wor
 /// the owner's residual. Source: Markov et al., "CGX", 2021 (scatter-reduce-allgather); Tang et
 /// al., "1-bit Adam", 2021.
 Status quantised_allreduce(Transport& transport, const CompressedAllreduce& work, Scratch& scratch);
+
+/// Reduce_scatter of encoded values: each rank sends frames of others' pieces to their owners,
+/// which add them to their own values in fp32. So values of other ranks are rounded once, and this
+/// rank's own not at all. A rank sends the encoded bytes of others' pieces. Pieces of one rank have
+/// an `out`. What is lost stays in the sender's residual. With error feedback ranks tell each
+/// other, in one more round of a byte for each tensor, which results are finite.
+Status quantised_reduce_scatter(Transport& transport, const CompressedAllreduce& work,
+                                Scratch& scratch);
+
+/// Allgather of encoded values: each rank encodes its own pieces and sends them to all. All decode
+/// the same bytes, the owner too, so that all have the same bits. Pieces of this rank have an `in`.
+/// A rank sends (n-1) times its encoded bytes. Nothing is kept of what is lost.
+Status quantised_allgather(Transport& transport, const CompressedAllreduce& work, Scratch& scratch);
 
 /// Allreduce of the elements that topk and randomk select. sparse/exchange.h says how they travel.
 /// With k = ratio * count chosen elements of a piece, a rank sends at most k of them to their

@@ -96,7 +96,8 @@ void CompressedWork::leave_momentum(std::size_t tensor, std::size_t begin,
 std::optional<CompressionLoss> CompressedWork::loss(std::size_t tensor, const Work& work) const {
   const Residual* const residual = tensors_[tensor].residual.get();
   const Segment& segment = work.segments[tensor];
-  if (residual == nullptr || segment.out == nullptr) return std::nullopt;
+  const bool scattered = traits_of(work.kind).has_chunks();
+  if (residual == nullptr || segment.out == nullptr || scattered) return std::nullopt;
   const DType dtype = work.reduction.dtype;
   CompressionLoss loss{.result = norm_of(dtype, segment.out, segment.bytes / size_of(dtype))};
   for (const Left& left : left_) {
@@ -109,8 +110,10 @@ std::optional<CompressionLoss> CompressedWork::loss(std::size_t tensor, const Wo
 }
 
 void CompressedWork::commit(const Work& work) {
-  std::vector<bool> finite(tensors_.size());
-  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+  if (left_.empty()) return;
+  std::vector<bool> finite = finite_;
+  finite.resize(tensors_.size());
+  for (std::size_t i = 0; i < tensors_.size() && finite_.empty(); ++i) {
     const Segment& segment = work.segments[i];
     finite[i] = tensors_[i].residual != nullptr && segment.out != nullptr &&
                 all_finite(work.reduction.dtype, segment.out,

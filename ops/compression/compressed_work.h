@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/base/abort.h"
@@ -67,8 +68,11 @@ class CompressedWork {
   /// As leave(), for the momentum.
   void leave_momentum(std::size_t tensor, std::size_t begin, std::span<const float> momentum);
   /// The norms of what was noted of a tensor and of its result in `work`. Call before commit().
-  /// Nothing for tensors without a residual or with a result that is not finite.
+  /// Nothing for tensors without a residual, with a result that is not finite, or whose result is
+  /// scattered.
   [[nodiscard]] std::optional<CompressionLoss> loss(std::size_t tensor, const Work& work) const;
+  /// Notes, by tensor, if the results of all ranks are finite, where a rank has a part of them.
+  void note_finite(std::vector<bool> finite) { finite_ = std::move(finite); }
   /// Copies what was noted to the residuals. The outputs of `work` are complete. Tensors whose
   /// output is not finite everywhere keep the old residual: all ranks skip such a step.
   void commit(const Work& work);
@@ -84,6 +88,7 @@ class CompressedWork {
   const Scheme& scheme_;
   std::vector<CompressedTensor> tensors_;
   std::vector<Left> left_;
+  std::vector<bool> finite_;  // empty: the outputs are whole
   CompressionFacts facts_;
 };
 

@@ -96,6 +96,11 @@ static_assert(kCodecRows.size() == kCodecKinds);
 /// The row of a kind. Threads: any.
 const CodecRow& codec_row(CodecKind kind) noexcept;
 
+/// True for codecs that round each element to 4 to 16 bits, and for `auto`, which may choose one.
+constexpr bool rounds(const CodecRow& row) noexcept {
+  return row.payload == Payload::kNone || (row.payload == Payload::kFrames && !row.sends_little);
+}
+
 /// True if devices have kernels for a compression. Residuals of bf16 stay on the host.
 [[nodiscard]] bool runs_on_devices(const CompressionSpec& spec) noexcept;
 

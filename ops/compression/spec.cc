@@ -112,9 +112,13 @@ std::string_view without_load(std::string_view text) noexcept {
 }
 
 Status check_compressible(Collective kind, DType dtype, ReduceOp op) {
-  if (!traits_of(kind).compresses) {
-    return {Code::kInvalidArgument,
-            fmt::format("compression of {} is not defined; allowed: allreduce", to_string(kind))};
+  if (traits_of(kind).codecs == Codecs::kNone) {
+    std::vector<std::string_view> allowed;
+    for (const CollectiveTraits& row : kCollectives) {
+      if (row.codecs != Codecs::kNone) allowed.push_back(row.name);
+    }
+    return {Code::kInvalidArgument, fmt::format("compression of {} is not defined; allowed: {}",
+                                                to_string(kind), join_text(allowed, ", "))};
   }
   if (!is_floating(dtype) || is_float8(dtype)) {
     return {Code::kInvalidArgument,
@@ -122,12 +126,23 @@ Status check_compressible(Collective kind, DType dtype, ReduceOp op) {
                         "float64",
                         to_string(dtype))};
   }
-  if (op != ReduceOp::kSum && op != ReduceOp::kAverage) {
+  if (traits_of(kind).reduces && op != ReduceOp::kSum && op != ReduceOp::kAverage) {
     return {
         Code::kInvalidArgument,
         fmt::format("compression with op {} is not defined; allowed: sum, average", to_string(op))};
   }
   return {};
+}
+
+Status check_codec(Collective kind, const CompressionSpec& spec) {
+  if (traits_of(kind).codecs == Codecs::kAny || rounds(codec_row(spec.kind))) return {};
+  std::vector<std::string_view> allowed;
+  for (const CodecRow* row : kCodecRows) {
+    if (rounds(*row)) allowed.push_back(row->name);
+  }
+  return {Code::kInvalidArgument,
+          fmt::format("compression {} of {} is not defined; allowed: {}, none",
+                      codec_name(spec.kind), to_string(kind), join_text(allowed, ", "))};
 }
 
 }  // namespace ronde

@@ -108,8 +108,12 @@ CompressionSpec default_spec(CodecKind kind) noexcept;
 /// fp32, as BytePS's BYTEPS_MIN_COMPRESS_BYTES.
 [[nodiscard]] std::size_t fewest_elements(const CompressionSpec& spec) noexcept;
 
-/// Ok for allreduces of floating types by sum or average. Others cannot be compressed.
+/// Ok for collectives that may be compressed, of floating types, by sum or average if they reduce.
 /// Errors: kInvalidArgument with the value and what is allowed.
 Status check_compressible(Collective kind, DType dtype, ReduceOp op);
+
+/// Ok for codecs that tensors of `kind` may travel by: any in allreduces, those that round each
+/// element in others. Errors: kInvalidArgument with the codec and what is allowed.
+Status check_codec(Collective kind, const CompressionSpec& spec);
 
 }  // namespace ronde

@@ -19,20 +19,35 @@ constexpr int kRepeats = 4;
 constexpr int kLongRepeats = 2;
 constexpr std::uint64_t kObserveEvery = 16;  // bundles, of those whose choice is known
 constexpr std::uint64_t kMostCalm = 4096;
-constexpr const char* kFlush = "topk:ratio=1";  // dense, with all residuals
+constexpr const char* kFlush = "topk:ratio=1";       // dense, with all residuals
+constexpr const char* kFlushRounded = "bf16:ef=on";  // all but their last bits
 
-std::vector<Shape> shapes_of(const Bundle& bundle) {
+/// Shapes may differ between ranks where the first extent is free, but the bytes of all do not.
+TensorLoad bundle_load(const Bundle& bundle, std::size_t bytes) {
+  const std::size_t width = size_of(bundle.dtype);
+  if (!traits_of(bundle.kind).element_wise()) {
+    const double elements = static_cast<double>(bytes) / static_cast<double>(width);
+    return {.width = width, .elements = elements, .low_rank_elements = elements};
+  }
   std::vector<Shape> shapes;
   for (const BundleTensor& tensor : bundle.tensors) shapes.push_back(tensor.shape);
-  return shapes;
+  return load_of(shapes, width);
+}
+
+/// The share of an allreduce's time: it is a reduce_scatter and an allgather.
+double share_of(Collective kind) {
+  constexpr int kSomeRanks = 2;
+  return traits_of(kind).bus_factor(kSomeRanks) /
+         traits_of(Collective::kAllreduce).bus_factor(kSomeRanks);
 }
 
 std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
 std::vector<double> predict_all(std::span<const CodecKind> kinds, const TensorLoad& load,
-                                const LinkCost& link, const CodecCosts& codecs) {
+                                const LinkCost& link, const CodecCosts& codecs,
+                                double share = 1.0) {
   std::vector<double> seconds;
-  for (const CodecKind kind : kinds) seconds.push_back(predict(kind, load, link, codecs));
+  for (const CodecKind kind : kinds) seconds.push_back(share * predict(kind, load, link, codecs));
   return seconds;
 }
 
@@ -42,7 +57,8 @@ std::string milliseconds(double seconds) { return fmt::format("{:.3g} ms", secon
 
 }  // namespace
 
-Result<AutoChoice> AutoCompression::choose(const Bundle& bundle, const AbortToken& abort) {
+Result<AutoChoice> AutoCompression::choose(const Bundle& bundle, std::size_t bytes,
+                                           const AbortToken& abort) {
   timing_ = false;
   if (!bundle.compression.starts_with(codec_name(CodecKind::kAuto))) {
     return AutoChoice{.compression = bundle.compression};
@@ -50,7 +66,7 @@ Result<AutoChoice> AutoCompression::choose(const Bundle& bundle, const AbortToke
   RONDE_ASSIGN_OR_RETURN(const CompressionSpec asked, parse_compression(bundle.compression));
   const bool dense = options_.deterministic || bundle.device.kind != DeviceKind::kCpu;
   const Accuracy accuracy = dense ? Accuracy::kLossless : asked.accuracy;
-  RONDE_ASSIGN_OR_RETURN(AutoChoice choice, choose_for(bundle, accuracy, abort));
+  RONDE_ASSIGN_OR_RETURN(AutoChoice choice, choose_for(bundle, bytes, accuracy, abort));
   timing_ = true;
   untimed_ns_ = 0;
   begin_ = now();
@@ -62,36 +78,37 @@ Result<AutoChoice> AutoCompression::choose(const Bundle& bundle, const AbortToke
   return choice;
 }
 
-Result<AutoChoice> AutoCompression::choose_for(const Bundle& bundle, Accuracy accuracy,
-                                               const AbortToken& abort) {
+Result<AutoChoice> AutoCompression::choose_for(const Bundle& bundle, std::size_t bytes,
+                                               Accuracy accuracy, const AbortToken& abort) {
   last_ = nullptr;
   asked_ = true;
   if (options_.size == 1 || options_.in_memory || accuracy == Accuracy::kLossless) {
     return AutoChoice();
   }
   RONDE_RETURN_IF_ERROR(measure(accuracy, abort));
-  const TensorLoad load = load_of(shapes_of(bundle), size_of(bundle.dtype));
-  Known& known = known_[class_of(load, accuracy)];
+  const TensorLoad load = bundle_load(bundle, bytes);
+  const double share = share_of(bundle.kind);
+  Known& known = known_[{bundle.kind, class_of(load, accuracy)}];
   known.load = load;
   known.accuracy = accuracy;
-  const auto kinds = candidates(accuracy, load.width);
-  const auto predicted = predict_all(kinds, load, *link_, codecs_);
+  const auto kinds = candidates(accuracy, load.width, traits_of(bundle.kind).codecs);
+  const auto predicted = predict_all(kinds, load, *link_, codecs_, share);
   const CodecKind before = known.history.chosen();
   const CodecKind kind = known.history.choose(kinds, predicted);
   AutoChoice choice;
   choice.changed = known.bundles++ == 0 || kind != before;
   choice.dense_s = predicted[0];
-  choice.predicted_s = predict(kind, load, *link_, codecs_);
+  choice.predicted_s = share * predict(kind, load, *link_, codecs_);
   last_ = &known;
   last_kind_ = kind;
   last_counts_ = !settle_debts(bundle, kind);
   if (!last_counts_) {
-    choice.compression = kFlush;
+    choice.compression = traits_of(bundle.kind).codecs == Codecs::kAny ? kFlush : kFlushRounded;
   } else if (kind != kDense) {
     choice.compression = codec_name(kind);
   }
   ++bundles_;
-  if (choice.changed) report(choice, input_bytes(bundle));
+  if (choice.changed) report(choice, bytes);
   return choice;
 }
 
@@ -108,6 +125,7 @@ void AutoCompression::report(const AutoChoice& choice, std::size_t bytes) const 
 /// Notes the tensors that may have a residual. True if a bundle, dense or of 16 bits, must also
 /// send residuals that earlier codecs left.
 bool AutoCompression::settle_debts(const Bundle& bundle, CodecKind kind) {
+  if (!traits_of(bundle.kind).reduces) return false;
   const bool lossy = kind != kDense && default_spec(kind).error_feedback;
   bool owed = false;
   for (const std::string& key : bundle.keys) {
@@ -143,7 +161,7 @@ void AutoCompression::drift() {
   if (bundles_ < calm_until_) return;
   calm_until_ = bundles_ + calm_;
   calm_ = std::min(2 * calm_, kMostCalm);
-  for (auto& [load, known] : known_) known.history = {};
+  for (auto& [which, known] : known_) known.history = {};
   link_.reset();
 }
 
@@ -216,17 +234,21 @@ std::vector<std::string> AutoCompression::explain() const {
   if (!link_) return lines;
   lines.push_back(fmt::format("dense allreduce: {:.0f} us, and {:.4g} MB/s", link_->latency_s * 1e6,
                               link_->byte_s > 0 ? 1e-6 / link_->byte_s : 0.0));
-  for (const auto& [load, known] : known_) {
+  for (const auto& [which, known] : known_) {
     const CodecKind kind = known.history.chosen();
     const double seen = known.history.seen(kind);
-    lines.push_back(fmt::format("{:.3g} MB, {}: {}; predicted {}",
-                                known.load.elements * 1e-6 * static_cast<double>(known.load.width),
-                                to_string(known.accuracy), name_of(kind),
-                                milliseconds(predict(kind, known.load, *link_, codecs_))));
+    const double share = share_of(which.first);
+    lines.push_back(fmt::format(
+        "{}{:.3g} MB, {}: {}; predicted {}",
+        which.first == Collective::kAllreduce ? "" : fmt::format("{} of ", to_string(which.first)),
+        known.load.elements * 1e-6 * static_cast<double>(known.load.width),
+        to_string(known.accuracy), name_of(kind),
+        milliseconds(share * predict(kind, known.load, *link_, codecs_))));
     if (seen > 0) lines.back() += fmt::format(", takes {}", milliseconds(seen));
     if (kind != kDense) {
-      lines.back() += fmt::format(" (dense: predicted {})",
-                                  milliseconds(predict(kDense, known.load, *link_, codecs_)));
+      lines.back() +=
+          fmt::format(" (dense: predicted {})",
+                      milliseconds(share * predict(kDense, known.load, *link_, codecs_)));
     }
   }
   return lines;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/clock.h"
@@ -41,11 +42,12 @@ class AutoCompression {
   AutoCompression(const Options& options, Communicator& host, NumberExchange& exchange)
       : options_(options), host_(host), exchange_(exchange) {}
 
-  /// The choice for a bundle, the same on all ranks. One that is not `auto` keeps what it says;
-  /// `auto` in device memory is dense. Measures link and codecs at first, which takes some tens of
-  /// milliseconds (several hundred on links below 10 Mbit/s). Blocks where ranks measure or agree.
-  /// Errors: kInvalidArgument where the compression does not parse; those of the measurements.
-  Result<AutoChoice> choose(const Bundle& bundle, const AbortToken& abort);
+  /// The choice for a bundle of `bytes` on all ranks together, the same on all. One that is not
+  /// `auto` keeps what it says; `auto` in device memory is dense. Measures link and codecs at
+  /// first, which takes some tens of milliseconds (several hundred on links below 10 Mbit/s).
+  /// Blocks where ranks measure or agree. Errors: kInvalidArgument where the compression does not
+  /// parse; those of the measurements.
+  Result<AutoChoice> choose(const Bundle& bundle, std::size_t bytes, const AbortToken& abort);
   /// Ends the time of the bundle that was chosen for last, and learns it; does nothing if it is not
   /// `auto`. Errors: the exchange's.
   Status observe(const AbortToken& abort);
@@ -63,7 +65,8 @@ class AutoCompression {
     Accuracy accuracy = Accuracy::kSafe;
     std::uint64_t bundles = 0;
   };
-  Result<AutoChoice> choose_for(const Bundle& bundle, Accuracy accuracy, const AbortToken& abort);
+  Result<AutoChoice> choose_for(const Bundle& bundle, std::size_t bytes, Accuracy accuracy,
+                                const AbortToken& abort);
   Status measure(Accuracy accuracy, const AbortToken& abort);
   Status measure_codecs_of(Accuracy accuracy, const AbortToken& abort);
   Status measure_link(const AbortToken& abort);
@@ -78,7 +81,7 @@ class AutoCompression {
   std::optional<LinkCost> link_;
   std::optional<Accuracy> measured_for_;
   CodecCosts codecs_{};
-  std::map<LoadClass, Known> known_;
+  std::map<std::pair<Collective, LoadClass>, Known> known_;
   bool asked_ = false;  // for a bundle that may be compressed
   // The bundle that was chosen for last.
   bool timing_ = false;

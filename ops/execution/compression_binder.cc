@@ -101,8 +101,8 @@ std::shared_ptr<Residual> CompressionBinder::residual_of(const Bundle& bundle, s
                                                          const CompressionSpec& spec) const {
   const BundleTensor& tensor = bundle.tensors[index];
   const std::string key = key_of(bundle, index);
-  if (!spec.error_feedback || options_.residuals == nullptr || key.empty() || !has_data(tensor))
-    return {};
+  const bool keeps = spec.error_feedback && traits_of(bundle.kind).reduces;
+  if (!keeps || options_.residuals == nullptr || key.empty() || !has_data(tensor)) return {};
   return options_.residuals->find(options_.set, key, count_of(tensor), spec.residual);
 }
 

@@ -31,6 +31,12 @@ WorkBinder::Options binder_options(ExecutorOptions& options) {
           .events = options.events};
 }
 
+Status check_codec(const Bundle& bundle) {
+  if (traits_of(bundle.kind).codecs == Codecs::kAny) return {};
+  RONDE_ASSIGN_OR_RETURN(const CompressionSpec spec, parse_compression(bundle.compression));
+  return check_codec(bundle.kind, spec);
+}
+
 /// Runs each work of a bundle by the communicator that serves it.
 class BundleExecutor final : public Executor {
  public:
@@ -122,6 +128,7 @@ Status BundleExecutor::check(const Bundle& bundle) const {
   }
   if (!bundle.compression.empty()) {
     RONDE_RETURN_IF_ERROR(check_compressible(bundle.kind, bundle.dtype, bundle.op));
+    RONDE_RETURN_IF_ERROR(check_codec(bundle));
   }
   if (traits_of(bundle.kind).rooted() && (bundle.root < 0 || bundle.root >= size_)) {
     return {Code::kInvalidArgument,

@@ -67,7 +67,7 @@ Result<BoundWork> WorkBinder::bind(const Bundle& bundle, const Work& work,
                                    const AbortToken& abort) {
   if (is_adasum(work)) return bind_adasum(bundle, work, abort);
   if (bundle.compression.empty()) return bind_dense(bundle, work, abort);
-  RONDE_ASSIGN_OR_RETURN(AutoChoice choice, auto_.choose(bundle, abort));
+  RONDE_ASSIGN_OR_RETURN(AutoChoice choice, auto_.choose(bundle, work.bytes, abort));
   compression_ = std::move(choice.compression);
   if (compression_.empty()) return bind_dense(bundle, work, abort);
   RONDE_ASSIGN_OR_RETURN(const bool dense,

@@ -13,7 +13,7 @@ CommunicatorTraits traits_of(const Hierarchy& hierarchy, const Communicator& bet
   const bool lossy = between.traits().lossy;
   return {.name = hierarchy.name(),
           .supports = SupportTable::of([&](Collective kind, DType, ReduceOp) {
-            return lossy ? kind == Collective::kAllreduce
+            return lossy ? traits_of(kind).codecs != Codecs::kNone
                          : goes_in_levels(kind, hierarchy.deterministic());
           }),
           .native_first = true,
@@ -79,9 +79,9 @@ Status HierarchicalCommunicator::run_in_levels(const Work& work, const AbortToke
     case Collective::kBroadcast:
       return hierarchical_broadcast(levels, work, abort);
     case Collective::kAllgather:
-      return hierarchical_allgather(levels, work, abort);
+      return hierarchical_allgather(levels, *between_, work, abort);
     case Collective::kReduceScatter:
-      return hierarchical_reduce_scatter(levels, work, abort);
+      return hierarchical_reduce_scatter(levels, *between_, work, abort);
     default:
       return hierarchical_allreduce(levels, *between_, work, abort);
   }

@@ -63,8 +63,8 @@ class Hierarchy {
 
 /// It does allreduce, broadcast, allgather and (outside of deterministic mode) reduce_scatter by
 /// itself. Everything else runs over the outer communicator's
-/// transport. Over a lossy `between` it does allreduces alone, which are compressed between hosts
-/// only. Threads: one at a time.
+/// transport. Over a lossy `between` it does what may be compressed, between hosts only. Threads:
+/// one at a time.
 class HierarchicalCommunicator final : public Communicator {
  public:
   /// `between`: among the peers.

@@ -17,8 +17,9 @@ namespace {
 class OverLeaders {
  public:
   /// An element of the tensors, of `element` bytes, takes `width` bytes at leaders.
-  OverLeaders(const Levels& levels, const Work& work, std::size_t element, std::size_t width)
-      : levels_(levels), work_(work) {
+  OverLeaders(const Levels& levels, Communicator& lossy_or_not, const Work& work,
+              std::size_t element, std::size_t width)
+      : levels_(levels), between_(lossy_or_not), work_(work), element_(element), width_(width) {
     for (const auto& ranks : levels.layout.hosts) {
       std::size_t bytes = 0;
       for (std::size_t i = 0; i < work.segments.size(); ++i) bytes += bytes_of(i, ranks);
@@ -48,9 +49,7 @@ class OverLeaders {
     for (const auto& ranks : levels_.layout.hosts) {
       for (std::size_t i = 0; i < work_.segments.size(); ++i) {
         for (const int rank : ranks) {
-          std::size_t begin = 0;
-          for (int before = 0; before < rank; ++before) begin += bytes_of(i, before);
-          visit(work_.segments[i], begin, bytes_of(i, rank));
+          visit(work_.segments[i], begin_of(i, rank), bytes_of(i, rank));
         }
       }
     }
@@ -76,6 +75,7 @@ class OverLeaders {
                  const AbortToken& abort) const {
     PhaseObserver* const phases = beside(work_.phases);
     const Phase phase(phases, "between hosts");
+    if (between_.traits().lossy) return between_lossy(kind, what, data, abort);
     std::vector<int> members;
     for (const auto& ranks : levels_.layout.hosts) members.push_back(ranks.front());
     SubTransport leaders(levels_.whole, std::move(members), static_cast<int>(levels_.layout.host));
@@ -91,10 +91,52 @@ class OverLeaders {
   }
 
   const Levels& levels_;
+  Communicator& between_;
   const Work& work_;
   std::vector<std::size_t> host_bytes_;  // at leaders
 
  private:
+  /// Each chunk is a segment, so that losses find their tensor. It is its host's alone.
+  Status between_lossy(Collective kind, const Reduction& what, const Segment& data,
+                       const AbortToken& abort) const {
+    const std::size_t hosts = levels_.layout.hosts.size();
+    std::vector<Segment> segments;
+    std::vector<SegmentOrigin> origins;
+    std::vector<std::size_t> chunks;
+    const std::byte* in = data.in;
+    std::byte* out = data.out;
+    const auto add = [&](std::size_t host, std::size_t tensor, int rank) {
+      const std::size_t bytes = bytes_of(tensor, rank) / element_ * width_;
+      const bool own = host == levels_.layout.host;
+      const bool whole = kind == Collective::kAllgather;
+      segments.push_back({in, whole || own ? out : nullptr, bytes});
+      origins.push_back({tensor, begin_of(tensor, rank) / element_});
+      chunks.resize(chunks.size() + hosts);
+      chunks[chunks.size() - hosts + host] = bytes;
+      in += bytes;
+      if (whole || own) out += bytes;
+    };
+    for (std::size_t host = 0; host < hosts; ++host) {
+      for (std::size_t i = 0; i < work_.segments.size(); ++i) {
+        for (const int rank : levels_.layout.hosts[host]) add(host, i, rank);
+      }
+    }
+    Work work;
+    work.kind = kind;
+    work.reduction = what;
+    work.segments = segments;
+    work.chunk_bytes = chunks;
+    work.bytes = data.bytes;
+    work.origins = origins;
+    return between_.run(work, kNoStream, abort);
+  }
+
+  /// Where a rank's chunk of a segment begins, in bytes.
+  [[nodiscard]] std::size_t begin_of(std::size_t segment, int rank) const {
+    std::size_t begin = 0;
+    for (int before = 0; before < rank; ++before) begin += bytes_of(segment, before);
+    return begin;
+  }
   /// Bytes of a segment that belong to a rank, or to some.
   [[nodiscard]] std::size_t bytes_of(std::size_t segment, int rank) const {
     return work_.chunk_bytes[segment * static_cast<std::size_t>(levels_.whole.size()) +
@@ -105,20 +147,25 @@ class OverLeaders {
     for (const int rank : ranks) sum += bytes_of(segment, rank);
     return sum;
   }
+
+  const std::size_t element_;
+  const std::size_t width_;
 };
 
 class Allgather : OverLeaders {
  public:
-  Allgather(const Levels& levels, const Work& work)
-      : OverLeaders(levels, work, 1, 1),
+  Allgather(const Levels& levels, Communicator& between, const Work& work)
+      : OverLeaders(levels, between, work, size_of(work.reduction.dtype),
+                    size_of(work.reduction.dtype)),
         all_(leads() ? levels.scratch.block(0, all_bytes()) : nullptr),
         own_(leads() ? all_ + begins_of(host_bytes_)[levels.layout.host] : nullptr) {}
 
   Status run(const AbortToken& abort) {
     RONDE_RETURN_IF_ERROR(collect(abort));
     if (leads()) {
-      RONDE_RETURN_IF_ERROR(
-          between(Collective::kAllgather, work_.reduction, {own_, all_, all_bytes()}, abort));
+      RONDE_RETURN_IF_ERROR(between(Collective::kAllgather, work_.reduction,
+                                    {between_.traits().lossy ? all_ : own_, all_, all_bytes()},
+                                    abort));
     }
     return spread(abort);
   }
@@ -154,9 +201,12 @@ class Allgather : OverLeaders {
 
 class ReduceScatter : OverLeaders {
  public:
-  ReduceScatter(const Levels& levels, const Work& work, const PartialReduction& partial)
-      : OverLeaders(levels, work, partial.element(), partial.width()),
+  /// `factors`: those that a lossy communicator applies, beside what `partial` does.
+  ReduceScatter(const Levels& levels, Communicator& between, const Work& work,
+                const PartialReduction& partial, const Scaling& factors)
+      : OverLeaders(levels, between, work, partial.element(), partial.width()),
         partial_(partial),
+        factors_(factors),
         all_(leads() ? levels.scratch.block(0, all_bytes() + own_bytes()) : nullptr) {}
 
   Status run(const AbortToken& abort) {
@@ -202,9 +252,10 @@ class ReduceScatter : OverLeaders {
   Status exchange(const AbortToken& abort) const {
     const bool wide = partial_.width() != partial_.element();
     std::byte* const own = all_ + all_bytes();
-    RONDE_RETURN_IF_ERROR(between(Collective::kReduceScatter,
-                                  wide ? partial_.sums() : partial_.last_sums(),
-                                  {all_, own, all_bytes()}, abort));
+    Reduction sums = wide ? partial_.sums() : partial_.last_sums();
+    if (between_.traits().lossy) sums.scaling = factors_;
+    RONDE_RETURN_IF_ERROR(
+        between(Collective::kReduceScatter, sums, {all_, own, all_bytes()}, abort));
     if (wide) {
       partial_.finish(own, all_, own_bytes() / partial_.width());
     } else {
@@ -226,21 +277,25 @@ class ReduceScatter : OverLeaders {
   }
 
   const PartialReduction& partial_;
+  const Scaling factors_;
   std::byte* const all_;  // the leader's: sums of this host, then its own results
 };
 
 }  // namespace
 
-Status hierarchical_allgather(const Levels& levels, const Work& work, const AbortToken& abort) {
+Status hierarchical_allgather(const Levels& levels, Communicator& between, const Work& work,
+                              const AbortToken& abort) {
   if (total_bytes(work) == 0) return {};
-  return Allgather(levels, work).run(abort);
+  return Allgather(levels, between, work).run(abort);
 }
 
-Status hierarchical_reduce_scatter(const Levels& levels, const Work& work,
+Status hierarchical_reduce_scatter(const Levels& levels, Communicator& between, const Work& work,
                                    const AbortToken& abort) {
   if (total_bytes(work) == 0) return {};
-  const PartialReduction partial(work.reduction, levels.kernels);
-  return ReduceScatter(levels, work, partial).run(abort);
+  Reduction inside = work.reduction;
+  if (between.traits().lossy) inside.scaling = {};
+  const PartialReduction partial(inside, levels.kernels);
+  return ReduceScatter(levels, between, work, partial, work.reduction.scaling).run(abort);
 }
 
 }  // namespace ronde

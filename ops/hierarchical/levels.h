@@ -100,14 +100,18 @@ Status hierarchical_broadcast(const Levels& levels, const Work& work, const Abor
 /// Allgather over several hosts: each host gathers at one rank, those exchange what their hosts
 /// have, and each spreads all of it inside its host.
 /// Steps: those of a gather and a broadcast inside a host, and of an allgather of m hosts between.
-/// (m-1)/m of the bytes enter and leave a host if chunks are even, however many ranks it has.
-Status hierarchical_allgather(const Levels& levels, const Work& work, const AbortToken& abort);
+/// (m-1)/m of the bytes enter and leave a host if chunks are even, however many ranks it has. Over
+/// a lossy `between` all ranks get the values that hosts decode, those of their own host too.
+Status hierarchical_allgather(const Levels& levels, Communicator& between, const Work& work,
+                              const AbortToken& abort);
 
 /// Reduce-scatter over several hosts: each host reduces at one rank, those reduce and scatter what
 /// belongs to their hosts, and each scatters that inside its host.
 /// Steps: those of a reduce and a scatter inside a host, and of a reduce_scatter of m hosts
 /// between. Of S bytes, S less its own chunks leave a host and (m-1) times its own chunks come,
-/// however many ranks it has; 16-bit types travel as fp32 and are rounded once.
-Status hierarchical_reduce_scatter(const Levels& levels, const Work& work, const AbortToken& abort);
+/// however many ranks it has; 16-bit types travel as fp32 and are rounded once. A lossy `between`
+/// applies the factors, and the leader has the residuals of its host.
+Status hierarchical_reduce_scatter(const Levels& levels, Communicator& between, const Work& work,
+                                   const AbortToken& abort);
 
 }  // namespace ronde

@@ -179,7 +179,7 @@ class Model {
 
   void add_compression(std::vector<WhatIf>& list) const {
     const std::optional<Collective>& collective = way_.path.collective;
-    if (way_.compressed || !collective || !traits_of(*collective).compresses) return;
+    if (way_.compressed || !collective || traits_of(*collective).codecs != Codecs::kAny) return;
     const CodingCost coding = coding_of(job_);
     add_codec(list, "half as many bytes (Compression.fp16 or bf16)", 0.5, coding.fp16_ns);
     add_codec(list, "a quarter of the bytes (Compression.int8)", kInt8Share, coding.int8_ns);

@@ -43,7 +43,9 @@ struct ReduceOptions {
   int priority = 0;
   ProcessSet set = {};
   /// The codec that the values travel by, as in "int4:block=128,rounding=stochastic,ef=off";
-  /// "none"; empty takes the job's setting. Of allreduces of floating types by sum or average.
+  /// "none"; empty takes the job's setting, which is for allreduces. Of allreduces and
+  /// reduce_scatters of floating types by sum or average; reduce_scatters take fp16, bf16, int8,
+  /// int4 and auto.
   /// `ronde doctor --codecs` lists codecs and parameters; see docs/compression.md.
   std::string compression = {};
   /// Named allreduces of floating types by average: the weighted mean, sum(w * x) / sum(w) over the
@@ -56,6 +58,9 @@ struct ReduceOptions {
 struct MoveOptions {
   int priority = 0;
   ProcessSet set = {};
+  /// Of allgathers of floating types: fp16, bf16, int8, int4 or auto, as in ReduceOptions. All
+  /// ranks get the same bits, also of their own rows. Empty or "none": the values as they are.
+  std::string compression = {};
 };
 
 /// A tensor that ranks have alike. A repair writes it; else its `out` may be null.
@@ -120,7 +125,7 @@ class RONDE_API Group {
   void reduce(const Tensor& tensor, int root, const ReduceOptions& options = {});
   void broadcast(const Tensor& tensor, int root);
   /// All ranks' rows, in the order of ranks; the first extents may differ.
-  [[nodiscard]] Array allgather(const Tensor& tensor);
+  [[nodiscard]] Array allgather(const Tensor& tensor, const MoveOptions& options = {});
   /// As allgather; empty but at the root.
   [[nodiscard]] Array gather(const Tensor& tensor, int root);
   /// This rank's rows of the reduced tensor; of n ranks the first rows % n get one row more.

@@ -134,11 +134,13 @@ LinkCost link_cost(std::span<const DenseTime> times) noexcept {
   return cost;
 }
 
-std::vector<CodecKind> candidates(Accuracy accuracy, std::size_t width) {
+std::vector<CodecKind> candidates(Accuracy accuracy, std::size_t width, Codecs allowed) {
   std::vector<CodecKind> kinds{kDense};
   for (std::size_t i = 0; i < kCodecKinds; ++i) {
-    const auto& place = codec_row(static_cast<CodecKind>(i)).auto_place;
+    const CodecRow& row = codec_row(static_cast<CodecKind>(i));
+    const auto& place = row.auto_place;
     if (!place || place->accuracy > accuracy) continue;
+    if (allowed != Codecs::kAny && !rounds(row)) continue;
     const bool rounds_nothing = width <= 2 && place->accuracy == Accuracy::kSafe;
     if (!rounds_nothing) kinds.push_back(static_cast<CodecKind>(i));
   }

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/base/collective.h"
 #include "core/base/dtype.h"
 #include "ops/compression/registry.h"
 
@@ -47,8 +48,10 @@ struct TensorLoad {
 /// The load of tensors that travel together.
 TensorLoad load_of(std::span<const Shape> shapes, std::size_t width);
 
-/// The choices of a class for elements of a width, the least lossy first. kDense is always one.
-std::vector<CodecKind> candidates(Accuracy accuracy, std::size_t width);
+/// The choices of a class for elements of a width, of the codecs that a collective allows, the
+/// least lossy first. kDense is always one.
+std::vector<CodecKind> candidates(Accuracy accuracy, std::size_t width,
+                                  Codecs allowed = Codecs::kAny);
 
 /// Bytes that travel for each byte of fp32, both ways, counted as a dense allreduce's own.
 double wire_share(CodecKind kind, const TensorLoad& load) noexcept;

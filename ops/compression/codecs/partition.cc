@@ -60,6 +60,34 @@ void Partition::add_cut(const OwnedRun& cut, std::size_t turn) {
   slice.count += cut.count;
 }
 
+/// The runs of each owner, in order.
+std::vector<std::vector<OwnedRun>> runs_by_owner(std::span<const CompressedPiece> pieces,
+                                                 std::span<const std::size_t> owners,
+                                                 std::size_t block, std::size_t ranks) {
+  std::vector<std::vector<OwnedRun>> runs(ranks);
+  const std::size_t cut = kCut / block * block;
+  for (std::size_t index = 0; index < pieces.size(); ++index) {
+    const std::size_t count = pieces[index].count;
+    for (std::size_t begin = 0; begin < count; begin += cut) {
+      runs[owners[index]].push_back({index, begin, std::min(cut, count - begin)});
+    }
+  }
+  return runs;
+}
+
+/// Moves the next runs of an owner, `share` elements or a few more, to a slice.
+void deal(std::span<const OwnedRun>& left, std::size_t owner, std::size_t share, const Codec& codec,
+          Slice& slice) {
+  for (std::size_t taken = 0; !left.empty() && taken < share; left = left.subspan(1)) {
+    OwnedRun run = left.front();
+    run.at = slice.count;
+    slice.count += run.count;
+    slice.bytes[owner] += codec.encoded_bytes(run.count);
+    slice.runs[owner].push_back(run);
+    taken += run.count;
+  }
+}
+
 }  // namespace
 
 std::size_t Slice::all_bytes() const noexcept {
@@ -74,6 +102,26 @@ std::vector<Slice> partition(std::span<const CompressedPiece> pieces,
     made.add_piece(index, pieces[index]);
   }
   return made.take();
+}
+
+std::vector<Slice> partition_by_owner(std::span<const CompressedPiece> pieces,
+                                      std::span<const std::size_t> owners, const Codec& codec,
+                                      std::size_t ranks, std::size_t slice_elements) {
+  const auto runs = runs_by_owner(pieces, owners, codec.block(), ranks);
+  std::vector<std::span<const OwnedRun>> left(runs.begin(), runs.end());
+  const std::size_t share = std::max<std::size_t>(1, slice_elements / ranks);
+  std::vector<Slice> slices;
+  for (std::size_t begin = 0;; begin += slices.back().count) {
+    Slice slice;
+    slice.begin = begin;
+    slice.runs.resize(ranks);
+    slice.bytes.resize(ranks);
+    for (std::size_t owner = 0; owner < ranks; ++owner) {
+      deal(left[owner], owner, share, codec, slice);
+    }
+    if (slice.count == 0) return slices;
+    slices.push_back(std::move(slice));
+  }
 }
 
 }  // namespace ronde

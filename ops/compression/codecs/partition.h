@@ -1,4 +1,4 @@
-// Divides the elements of a compressed allreduce among ranks and into slices. Host and device use
+// Divides the elements of a compressed collective among ranks and into slices. Host and device use
 // the same division, so that both give the same frames.
 #pragma once
 
@@ -35,5 +35,12 @@ struct Slice {
 std::vector<Slice> partition(std::span<const CompressedPiece> pieces,
                              const CompressedWork& compression, std::size_t ranks,
                              std::size_t slice_elements);
+
+/// As partition(), of pieces that have owners already. Each slice has about as many elements of
+/// each owner as of the others, so that all links are in use. Runs are whole blocks of their
+/// pieces.
+std::vector<Slice> partition_by_owner(std::span<const CompressedPiece> pieces,
+                                      std::span<const std::size_t> owners, const Codec& codec,
+                                      std::size_t ranks, std::size_t slice_elements);
 
 }  // namespace ronde

@@ -54,7 +54,9 @@ TEST_CASE("collective: rows say which facts hold") {
         "allreduce allgather broadcast reduce_scatter alltoall reduce gather scatter");
   CHECK(all_with([](const auto& row) { return row.fuses; }) ==
         "allreduce allgather broadcast reduce_scatter reduce");
-  CHECK(all_with([](const auto& row) { return row.compresses; }) == "allreduce");
+  CHECK(all_with([](const auto& row) { return row.codecs == Codecs::kAny; }) == "allreduce");
+  CHECK(all_with([](const auto& row) { return row.codecs == Codecs::kRounding; }) ==
+        "allgather reduce_scatter");
   CHECK(all_with([](const auto& row) { return row.outlives_join; }) == "allreduce");
   CHECK(all_with([](const auto& row) { return row.has_splits(); }) == "alltoall");
   CHECK(all_with([](const auto& row) { return row.has_chunks(); }) ==

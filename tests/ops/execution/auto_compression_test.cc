@@ -69,7 +69,7 @@ struct Rank {
     bundle.tensors.emplace_back();
     bundle.tensors.back().shape = {1024, 1024};
     bundle.keys = {"w"};
-    return one.choose(bundle, abort);
+    return one.choose(bundle, input_bytes(bundle), abort);
   }
   Status learn(double seconds) { return one.learn(seconds, abort); }
 

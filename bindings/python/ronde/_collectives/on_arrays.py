@@ -33,7 +33,7 @@ from ronde._collectives import calls
 from ronde._collectives.array_compression import Compression, is_floating
 from ronde._collectives.arrays import DeviceArray, adapted, writable
 from ronde._collectives.calls import ANY_SOURCE, Call
-from ronde._compression.choice import compressed, resolved, wire_for
+from ronde._compression.choice import compressed, resolved, started, wire_for
 from ronde._compression.rules import checked_one
 from ronde._errors import InvalidArgumentError
 from ronde._job.process_sets import ProcessSet, global_process_set
@@ -290,17 +290,34 @@ def _grouped_allreduce(
 grouped_allreduce, grouped_allreduce_async = forms(_grouped_allreduce)
 
 
+def _allocating(
+    kind: str, wait: bool, array: AnyArray, call: Call, compression: Any
+) -> Handle[Array]:
+    given: Any = array if compression is Compression.none else adapted(array)
+    return first(
+        started(
+            [given],
+            compression,
+            call,
+            lambda by, one: wire_for(by, is_floating(one), one.dtype),
+            lambda sent, by: _ops.allocating(kind, wait, sent, by),
+        )
+    )
+
+
 def _allgather(
     wait: bool,
     array: AnyArray,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
+    compression: Any = Compression.none,
 ) -> Handle[Array]:
     """Joins the arrays of all ranks along the first dimension, in order of rank.
 
-    First extents may differ between ranks; the others must agree.
+    First extents may differ between ranks; the others must agree. compression: fp16, bf16, int8,
+    int4 or auto, in which floating arrays travel; all ranks get the same bits, this one too.
     """
-    return first(_ops.allocating("allgather", wait, [array], Call(name, process_set)))
+    return _allocating("allgather", wait, array, Call(name, process_set), compression)
 
 
 allgather, allgather_async = forms(_allgather)
@@ -333,13 +350,16 @@ def _reduce_scatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
+    compression: Any = Compression.none,
 ) -> Handle[Array]:
     """Combines the arrays of all ranks and returns this rank's chunk of the rows.
 
-    If the rows do not divide evenly, the first ranks get one more each.
+    If the rows do not divide evenly, the first ranks get one more each. compression: fp16, bf16,
+    int8, int4 or auto, in which floating arrays travel; its residual is added to the next array of
+    the same name.
     """
     call = Call(name, process_set, op, (prescale_factor, postscale_factor))
-    return first(_ops.allocating("reduce_scatter", wait, [array], call))
+    return _allocating("reduce_scatter", wait, array, call, compression)
 
 
 reduce_scatter, reduce_scatter_async = forms(_reduce_scatter)

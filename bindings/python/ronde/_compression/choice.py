@@ -25,11 +25,19 @@ from ronde._codecs import (
     warn_of_integers,
     wire_of,
 )
-from ronde._compression.rules import Trained, by_rules, is_ruled, make_rule, patterns
+from ronde._compression.rules import (
+    Trained,
+    by_rules,
+    checked_one,
+    is_ruled,
+    make_rule,
+    patterns,
+)
 from ronde._errors import InvalidArgumentError
 from ronde._job.runtime import runtime
 
 T = TypeVar("T")
+C = TypeVar("C", bound=Any)
 
 
 @cache
@@ -91,6 +99,26 @@ def compressed(
     return start([tensor for tensor, _ in pairs]).then(
         lambda results: list(map(compression.decompress, results, contexts))
     )
+
+
+def started(
+    tensors: Sequence[T],
+    compression: Any,
+    call: C,
+    wire_for: Callable[[Any, T], str],
+    start: Callable[[Sequence[T], C], Handle[list[T]]],
+) -> Handle[list[T]]:
+    """Calls `start`: with the core's codec in the call, or with tensors compressed before.
+
+    call: as calls.Call. wire_for: the codec's text for a tensor; empty if the compressor has none.
+    """
+    if compression is NoneCompressor:
+        return start(tensors, call)
+    wires = {wire_for(checked_one(compression), tensor) for tensor in tensors}
+    wire = wires.pop() if len(wires) == 1 else ""
+    if wire:
+        return start(tensors, call._replace(compression=wire))
+    return compressed(tensors, resolved(compression), lambda sent: start(sent, call))
 
 
 def for_values(compression: Any) -> Any:

@@ -68,8 +68,9 @@ def DistributedOptimizer(
     weight: of this rank's gradients in the average, as set_weight() changes it at each step: the
     number of its samples, where batches differ between ranks. On all ranks or on none.
     shard: "optimizer" or "gradients": each rank updates a part of the parameters and keeps that
-    part's state. Gradients leave by reduce-scatter; "gradients" frees them meanwhile. See
-    docs/sharded.md for what the result adds and state_dict(), which is collective.
+    part's state. Gradients leave by reduce-scatter; "gradients" frees them meanwhile. With
+    compression gradients are rounded with error feedback, and parameters return as rounded
+    differences. See docs/sharded.md for what the result adds and state_dict(), which is collective.
     shard_by: "elements" or "tensors", which whole-tensor optimizers (Muon, Adafactor) have.
     model: with shard, parameters return during its next forward pass, and not in step().
     Raises InvalidArgumentError (a ValueError) for bad names, groups, compressions; TypeError: op.
@@ -81,7 +82,7 @@ def DistributedOptimizer(
     check_passes(backward_passes_per_step)
     if shard is not None:
         way = way_to_shard(optimizer, shard_by)
-        check_sharded(shard, model, options, flat_gradients, weight)
+        check_sharded(shard, way, model, options, flat_gradients, weight)
     elif shard_by is not None or model is not None:
         raise InvalidArgumentError("shard_by and model are for shard=...")
     previous = _whole_again(optimizer)

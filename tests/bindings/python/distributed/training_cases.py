@@ -14,6 +14,7 @@ import ronde
 import ronde.torch.distributed
 import torch
 import torch.distributed as dist
+from ronde.torch.compression import Compression
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.algorithms.join import Join
@@ -270,6 +271,27 @@ def case_fsdp_trains_as_one_process_does():
     fully_shard(model)
     train(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
     check({name: tensor.full_tensor() for name, tensor in model.state_dict().items()})
+
+
+def case_fsdp_trains_with_rounded_gradients_and_parameters():
+    with pytest.raises(ronde.InvalidArgumentError, match="no module of the model is sharded"):
+        ronde.torch.distributed.compress_fsdp(make_model())
+    results = []
+    for compressed in (False, True):
+        model = make_model()
+        for layer in model:
+            if isinstance(layer, nn.Linear):
+                fully_shard(layer)
+        fully_shard(model)
+        if compressed:
+            with pytest.raises(ronde.InvalidArgumentError, match="allowed: fp16, bf16, int8"):
+                ronde.torch.distributed.compress_fsdp(model, Compression.topk)
+            ronde.torch.distributed.compress_fsdp(model, "int8:block=64", Compression.bf16)
+        train(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+        results.append({name: one.full_tensor() for name, one in model.state_dict().items()})
+    assert any(name.startswith("fsdp.") for _, name in Compression.state_dict()["residuals"])
+    for name, value in results[1].items():
+        torch.testing.assert_close(value, results[0][name], atol=0.02, rtol=0.05)
 
 
 def case_zero_redundancy_optimizer():

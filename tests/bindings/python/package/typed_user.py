@@ -213,6 +213,7 @@ def groups() -> None:
     layers = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
     state = backend.CompressionState(layers, hvd.Compression.int8)
     layers.register_comm_hook(state, backend.compression_hook)
+    backend.compress_fsdp(layers, ronde.Compression.int8, parameters=ronde.Compression.bf16)
     assert isinstance(dist.group.WORLD, backend.RondeProcessGroup)
 
 

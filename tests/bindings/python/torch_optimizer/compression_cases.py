@@ -158,8 +158,64 @@ def case_bad_codecs_are_errors_with_the_value():
         hvd.allreduce(ones, compression=C.topk(momentum=1.5))
     with pytest.raises(InvalidArgumentError, match="op max"):
         hvd.allreduce(ones, op=hvd.Max, compression=C.onebit)
-    with pytest.raises(InvalidArgumentError, match="DistributedOptimizer"):
-        hvd.reducescatter(torch.ones(4, 4), compression=C.int4)
+    for codec in (C.topk, C.powersgd, C.onebit):
+        for call in (hvd.reducescatter, hvd.allgather):
+            with pytest.raises(InvalidArgumentError, match="allowed: fp16, bf16, int8, int4, auto"):
+                call(torch.ones(4, 4), compression=codec)
+    with pytest.raises(InvalidArgumentError, match="op max"):
+        hvd.reducescatter(ones, op=hvd.Max, compression=C.int8)
+
+
+def rows_of(rank, size, rows=65):
+    begin = sum(rows // size + (one < rows % size) for one in range(rank))
+    return slice(begin, begin + rows // size + (rank < rows % size))
+
+
+def case_chunks_are_rounded_once():
+    rank, n = hvd.rank(), hvd.size()
+    shape = (65, 33)
+    for codec, step in ((C.fp16, 1e-3), (C.bf16, 1 / 128), (C.int8, 1 / 254), (C.int4, 1 / 14)):
+        bound = sum(gradients(r, shape).abs().max() for r in range(n)) * step / n + 1e-6
+        name = {"name": f"chunks.{codec.wire}", "compression": codec}
+        mine = hvd.reducescatter(gradients(rank, shape), **name)
+        assert (mine - exact(shape)[rows_of(rank, n)]).abs().max() <= bound, codec.wire
+        pair = [gradients(rank, shape), gradients(rank + 9, (5, 2)).bfloat16()]
+        several = hvd.grouped_reducescatter_async(pair, compression=codec).wait()
+        assert several[1].dtype == torch.bfloat16
+        assert (several[0] - exact(shape)[rows_of(rank, n)]).abs().max() <= bound, codec.wire
+        own = gradients(rank, (rank + 2, 700))
+        every = hvd.allgather(own, **name)
+        assert same_everywhere(every), codec.wire
+        whole = torch.cat([gradients(r, (r + 2, 700)) for r in range(n)])
+        assert (every - whole).abs().max() <= whole.abs().max() * step, codec.wire
+        again = hvd.grouped_allgather_async([own, own.double()], compression=codec).wait()
+        assert again[0].equal(every)
+        assert again[1].dtype == torch.float64
+
+
+def case_what_a_chunk_loses_comes_later():
+    mine, steps = gradients(hvd.rank()), 100
+    for codec in (C.int4, C.int8):
+        name = {"name": f"chunk later.{codec.wire}", "compression": codec}
+        total = sum(hvd.reducescatter(mine, **name) for _ in range(steps))
+        off = total / steps - exact()[rows_of(hvd.rank(), hvd.size(), 64)]
+        assert off.abs().max() < 0.02, codec.wire
+
+
+def case_chunks_of_a_process_set_and_ranks_that_disagree():
+    if hvd.size() > 2:
+        pair = hvd.add_process_set([0, 2])
+        if pair.included():
+            ones = torch.ones(6, 4) * (hvd.rank() + 1)
+            mean = hvd.reducescatter(ones, process_set=pair, compression=C.int8)
+            assert torch.allclose(mean, torch.full((3, 4), 2.0))
+            every = hvd.allgather(ones, process_set=pair, compression=C.int8)
+            assert torch.allclose(every[:6], torch.ones(6, 4))
+        hvd.remove_process_set(pair)
+    codec = C.int8 if hvd.rank() == 0 else C.int4
+    for call in (hvd.reducescatter, hvd.allgather):
+        with pytest.raises(MismatchError, match='compression "int8"'):
+            call(torch.ones(8, 4), name="disagree", compression=codec)
 
 
 def train(compression, steps=60):

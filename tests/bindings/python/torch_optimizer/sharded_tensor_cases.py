@@ -162,7 +162,7 @@ def case_optimizers_that_cannot_be_sharded_are_refused_by_name():
     for options, why in (
         ({"shard": "parameters"}, "shard='parameters'"),
         ({"shard": "optimizer", "shard_by": "rows"}, "shard_by='rows'"),
-        ({"shard": "optimizer", "compression": hvd.Compression.int8}, "compression="),
+        ({"shard": "optimizer", "compression": hvd.Compression.topk}, "compression topk"),
         ({"shard": "optimizer", "flat_gradients": True}, "flat_gradients"),
         ({"shard": "optimizer", "weight": 2.0}, "weight"),
         ({"shard": "optimizer", "op": hvd.Adasum}, "op=Average or op=Sum"),

@@ -14,8 +14,7 @@ from ronde._calls.forms import forms
 from ronde._calls.handle import Handle, first
 from ronde._calls.reduce_ops import Sum, reduce_op
 from ronde._collectives.calls import Call
-from ronde._compression.choice import compressed, resolved
-from ronde._compression.rules import checked_one
+from ronde._compression.choice import started
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde.torch._collectives.adapter import check_in_place, check_op, check_tensors, collectives
 from ronde.torch._collectives.autograd import attached
@@ -81,11 +80,7 @@ def _new(
     if compression is Compression.none:
         return _reduce(wait, tensors, call)
     check_tensors(tensors)
-    wires = {wire_for(checked_one(compression), tensor) for tensor in tensors}
-    wire = wires.pop() if len(wires) == 1 else ""
-    if wire:
-        return _reduce(wait, tensors, call._replace(compression=wire))
-    return compressed(tensors, resolved(compression), lambda sent: _reduce(wait, sent, call))
+    return started(tensors, compression, call, wire_for, lambda sent, by: _reduce(wait, sent, by))
 
 
 @described

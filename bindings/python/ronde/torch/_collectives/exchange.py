@@ -13,11 +13,13 @@ from ronde._calls.forms import forms
 from ronde._calls.handle import Handle, first
 from ronde._calls.reduce_ops import Average
 from ronde._collectives.calls import Call
+from ronde._compression.choice import started
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde._job.runtime import rank
 from ronde.torch._collectives.adapter import check_in_place, check_tensors, collectives
-from ronde.torch._collectives.allreduce import grouped_allreduce
+from ronde.torch._collectives.allreduce import Compressor, grouped_allreduce
 from ronde.torch._collectives.autograd import attach, attached
+from ronde.torch.compression import Compression, wire_for
 
 Tensor = torch.Tensor
 Splits = Union[Sequence[int], Tensor]
@@ -41,6 +43,7 @@ def _grouped_allgather(
     tensors: Sequence[Tensor],
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
+    compression: Compressor = Compression.none,
 ) -> Handle[list[Tensor]]:
     """allgather() of several tensors as one operation: all or none."""
     tensors = several(tensors)
@@ -54,8 +57,11 @@ def _grouped_allgather(
         mine = [g.narrow(0, b, n) for g, b, n in zip(averaged, before, rows)]
         return [g.reshape(t.shape) for g, t in zip(mine, tensors)]
 
-    handle = collectives.allocating("allgather", wait, tensors, Call(name, process_set))
-    return attached(handle, tensors, backward) if wait else handle
+    def start(sent: Sequence[Tensor], call: Call) -> Handle[list[Tensor]]:
+        handle = collectives.allocating("allgather", wait, sent, call)
+        return attached(handle, sent, backward) if wait else handle
+
+    return started(tensors, compression, Call(name, process_set), wire_for, start)
 
 
 def _allgather(
@@ -63,12 +69,14 @@ def _allgather(
     tensor: Tensor,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
+    compression: Compressor = Compression.none,
 ) -> Handle[Tensor]:
     """Joins the tensors of all ranks along the first dimension, in order of rank.
 
     Ranks may have different first dimensions; the others must agree. Returns a new tensor.
+    `compression`: fp16, bf16, int8, int4 or auto. All ranks get the same bits, this one too.
     """
-    return first(_grouped_allgather(wait, [tensor], name, process_set))
+    return first(_grouped_allgather(wait, [tensor], name, process_set, compression))
 
 
 allgather, allgather_async = forms(_allgather)

@@ -9,14 +9,13 @@ from ronde._calls.described import described
 from ronde._calls.handle import Handle, first
 from ronde._calls.reduce_ops import Average, Sum
 from ronde._collectives.calls import Call
-from ronde._compression.choice import compressed, resolved
-from ronde._compression.rules import checked_one
+from ronde._compression.choice import started
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde.torch._collectives.adapter import check_op, check_tensors, collectives
 from ronde.torch._collectives.allreduce import Compressor, Tensor
 from ronde.torch._collectives.autograd import attached
 from ronde.torch._collectives.exchange import grouped_allgather
-from ronde.torch.compression import Compression
+from ronde.torch.compression import Compression, wire_for
 
 __all__ = [
     "grouped_reducescatter",
@@ -55,8 +54,7 @@ def _started(
     tensors = several(tensors)
     check_tensors(tensors)
     call = Call(name, process_set, op, (prescale, postscale))
-    chosen = resolved(checked_one(compression))
-    return compressed(tensors, chosen, lambda sent: _reduce(wait, sent, call))
+    return started(tensors, compression, call, wire_for, lambda sent, by: _reduce(wait, sent, by))
 
 
 @described
@@ -72,6 +70,8 @@ def reducescatter(
     """Combines a tensor over all ranks and returns this rank's chunk of its rows.
 
     If the rows do not divide evenly, the first ranks get one more each. Not for scalars.
+    `compression`: fp16, bf16, int8, int4 or auto; its residual is added to the next tensor of the
+    same name.
     """
     options = (name, op, process_set, prescale_factor, postscale_factor)
     return _started(True, [tensor], *options, compression).wait()[0]
@@ -85,10 +85,11 @@ def reducescatter_async(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    compression: Compressor = Compression.none,
 ) -> Handle[Tensor]:
-    """Starts reducescatter(), without compression; its result is that of the handle's wait()."""
+    """Starts reducescatter(); its result is that of the handle's wait()."""
     options = (name, op, process_set, prescale_factor, postscale_factor)
-    return first(_started(False, [tensor], *options))
+    return first(_started(False, [tensor], *options, compression))
 
 
 @described
@@ -114,6 +115,8 @@ def grouped_reducescatter_async(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    compression: Compressor = Compression.none,
 ) -> Handle[list[Tensor]]:
-    """Starts grouped_reducescatter(), without compression; the handle's wait() returns a list."""
-    return _started(False, tensors, name, op, process_set, prescale_factor, postscale_factor)
+    """Starts grouped_reducescatter(); the handle's wait() returns a list."""
+    options = (name, op, process_set, prescale_factor, postscale_factor)
+    return _started(False, tensors, *options, compression)

@@ -18,6 +18,7 @@ from ronde._job.runtime import runtime
 from ronde.torch._collectives.adapter import collectives
 from ronde.torch._optimizers.flat import layout_of, refuse_devices, shape_text
 from ronde.torch._optimizers.gradients import Bucket, Gradient, short
+from ronde.torch._sharded.differences import Arriving, Differences, Exact
 from ronde.torch._sharded.gradient import ShardedGradient
 
 # Parts begin at multiples of it: the vector instructions of a kernel then begin at the same
@@ -37,8 +38,8 @@ class Members(NamedTuple):
 class Piece(NamedTuple):
     """This rank's part of a parameter, and the average of its gradient.
 
-    values: views of the parameter's memory. Those of parts have one dimension, in the order of
-    memory, and are the elements from start to stop.
+    values: views of the parameter's memory, or of exact values that it follows. Those of parts have
+    one dimension, in the order of memory, and are the elements from start to stop.
     """
 
     parameter: torch.Tensor
@@ -47,6 +48,7 @@ class Piece(NamedTuple):
     values: torch.Tensor
     gradient: torch.Tensor
     whole: bool
+    exact: Exact | None = None
 
 
 def memory(count: int, dtype: torch.dtype) -> torch.Tensor:
@@ -67,7 +69,7 @@ class Spaces:
         """few: buckets share them."""
         self.few = few
         self._own: dict[ShardBucket, torch.Tensor] = {}
-        self._shared: list[tuple[torch.Tensor, Handle[Any]]] = []
+        self._shared: list[tuple[torch.Tensor, Handle[Any] | Arriving]] = []
 
     def take(self, bucket: ShardBucket) -> torch.Tensor:
         """Room for the bucket's gradients."""
@@ -93,7 +95,7 @@ class Spaces:
             self._shared = [other for other in self._shared if other is not one]
         return fitting[0][0] if fitting else None
 
-    def note(self, space: torch.Tensor, handle: Handle[Any]) -> None:
+    def note(self, space: torch.Tensor, handle: Handle[Any] | Arriving) -> None:
         """The space is in use until the operation ends."""
         if self.few:
             whole = torch.empty(0, dtype=torch.uint8).set_(space.untyped_storage())
@@ -108,16 +110,27 @@ class Spaces:
 class ShardBucket(Bucket):
     """Parameters of one dtype in one buffer, of which each rank updates an equal chunk.
 
-    Gradients are reduced by a reduce-scatter, parameters return by an allgather.
+    Gradients are reduced by a reduce-scatter, parameters return by an allgather. With a codec both
+    are rounded, and parameters return as differences. Each parameter begins a new block of it.
     """
 
     whole = False
 
     def __init__(
-        self, gradients: list[Gradient], members: Members, spaces: Spaces, optimizer: Any
+        self,
+        gradients: list[Gradient],
+        members: Members,
+        spaces: Spaces,
+        optimizer: Any,
+        wire: str = "",
     ) -> None:
-        """Moves the parameters to the buffer. optimizer: answers for sharded gradients."""
+        """Moves the parameters to the buffer. optimizer: answers for sharded gradients.
+
+        wire: the text of the codec; empty: none.
+        """
         super().__init__(gradients)
+        self.wire = wire
+        self.step = math.lcm(_STEP, (_core.block_of(wire) if wire else 0) or 1)
         for gradient in gradients:
             refuse_devices(gradient, "sharded parameters", "leave out shard=")
         self.members, self.spaces = members, spaces
@@ -125,18 +138,20 @@ class ShardBucket(Bucket):
         self.starts = []
         for gradient in gradients:
             self.starts.append(end)
-            end += math.ceil(gradient.shape.numel() / _STEP) * _STEP
+            end += math.ceil(gradient.shape.numel() / self.step) * self.step
         self.flat = memory(self._padded(end), dtype)
         self.low, self.high = self._own_range()
         self.summed = memory(self.high - self.low, dtype)
         self.strides = [layout_of(gradient) for gradient in gradients]
         self.slots = [self._slot(self.flat, place) for place in range(len(gradients))]
         self.attach()
+        own = self.flat[self.low : self.high]
+        self.differences = Differences(own) if wire else None
         self.sharded = [ShardedGradient(g.parameter, optimizer) for g in gradients]
         self.pieces = [one for place in range(len(gradients)) for one in self._piece(place)]
 
     def _padded(self, end: int) -> int:
-        chunk = math.ceil(end / (_STEP * len(self.members.ranks))) * _STEP
+        chunk = math.ceil(end / (self.step * len(self.members.ranks))) * self.step
         return chunk * len(self.members.ranks)
 
     def _own_range(self) -> tuple[int, int]:
@@ -155,9 +170,13 @@ class ShardBucket(Bucket):
         if low >= high and (count or self.members.place):
             return []
         at, to = low - self.low, max(high - self.low, low - self.low)
-        values = self.flat[low : max(high, low)]
         start, stop = low - begin, max(high, low) - begin
-        return [Piece(gradient.parameter, start, stop, values, self.summed[at:to], self.whole)]
+        averaged = self.summed[at:to]
+        if self.differences is None:
+            values = self.flat[low : max(high, low)]
+            return [Piece(gradient.parameter, start, stop, values, averaged, self.whole)]
+        exact = self.differences.part(at, to)
+        return [Piece(gradient.parameter, start, stop, exact.master, averaged, self.whole, exact)]
 
     def attach(self) -> None:
         """Moves parameters that have other memory to the buffer."""
@@ -172,6 +191,12 @@ class ShardBucket(Bucket):
                 )
             slot.copy_(parameter.detach())
             parameter.data = slot
+
+    def begin_step(self) -> None:
+        """Takes over parameters that were given other values."""
+        self.attach()
+        if self.differences is not None:
+            self.differences.follow()
 
     def look(self, passes: int) -> None:
         """Nothing: the memory was made for the shapes at the step's beginning."""
@@ -192,7 +217,7 @@ class ShardBucket(Bucket):
         space = self.spaces.take(self)
         for place, gradient in enumerate(self.gradients):
             self._collect(gradient, self._slot(space, place), sparse_as_dense)
-            if self.spaces.few:  # others' gradients are in the gaps
+            if self.spaces.few or self.wire:  # others' gradients, or differences, are in the gaps
                 space[self.starts[place] + gradient.shape.numel() : self._end(place)].zero_()
         handle = self._start(space, call)
         self.spaces.note(space, handle)
@@ -231,10 +256,26 @@ class ShardBucket(Bucket):
         for piece in self.pieces:
             piece.values.grad = piece.gradient if piece.parameter.requires_grad else None
 
-    def gather(self, call: Call) -> Handle[Any]:
+    def gather(self, call: Call) -> Handle[Any] | Arriving:
         """Starts giving all ranks the new values."""
+        if self.differences is not None:
+            return self._gather_differences(self.differences, call)
         own = self.flat[self.low : self.high].view(1, -1)
         return collectives.into("allgather", own, self.flat, call)
+
+    def _gather_differences(self, differences: Differences, call: Call) -> Arriving:
+        space = self.spaces.take(self)
+        own = space[self.low : self.high]
+        differences.subtract(own)
+        handle = collectives.into("allgather", own.view(1, -1), space, call)
+
+        def apply() -> None:
+            self.flat.add_(space)
+            differences.note_return()
+
+        arriving = Arriving(handle, apply)
+        self.spaces.note(space, arriving)
+        return arriving
 
 
 class OwnedBucket(ShardBucket):

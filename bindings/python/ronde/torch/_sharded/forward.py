@@ -11,6 +11,7 @@ import torch
 from ronde._calls.handle import Handle
 from ronde._errors import Error
 from ronde.torch._sharded.buckets import ShardBucket
+from ronde.torch._sharded.differences import Arriving
 
 
 class Hook:
@@ -39,7 +40,7 @@ class Returning:
 
     def __init__(self, model: torch.nn.Module | None) -> None:
         """model: whose modules wait. Without one nothing may be in flight after a step."""
-        self._in_flight: dict[ShardBucket, Handle[Any]] = {}
+        self._in_flight: dict[ShardBucket, Handle[Any] | Arriving] = {}
         self._order: dict[ShardBucket, None] = {}  # of the buckets' first use
         self._seen: set[torch.Tensor] = set()  # parameters of modules that ran in this step
         self._used: set[torch.Tensor] = set()  # those of which backward made gradients
@@ -109,7 +110,7 @@ class Returning:
         known = [bucket for bucket in self._order if bucket in set(buckets)]
         return known + [bucket for bucket in reversed(buckets) if bucket not in self._order]
 
-    def note(self, bucket: ShardBucket, handle: Handle[Any]) -> None:
+    def note(self, bucket: ShardBucket, handle: Handle[Any] | Arriving) -> None:
         """Its parameters are under way."""
         self._in_flight[bucket] = handle
 

@@ -9,11 +9,15 @@ from typing import Any
 
 import torch
 
+from ronde import _core
 from ronde._calls.argument_checks import shown
 from ronde._calls.handle import Handle
 from ronde._calls.reduce_ops import Average, Max, Sum
+from ronde._codecs import wire_of
 from ronde._collectives.calls import Call
 from ronde._collectives.objects import allgather_object
+from ronde._compression.choice import resolved
+from ronde._compression.rules import is_ruled
 from ronde._errors import DuplicateNameError, Error, InvalidArgumentError, UnsupportedError
 from ronde._snapshots.nested import copied
 from ronde._training.gradients import GradientOptions
@@ -25,12 +29,14 @@ from ronde.torch._optimizers.gradients import (
     Bucket,
     Gradient,
     Parameter,
+    compression_of,
     end_leftovers,
     hook,
     make_buckets,
 )
 from ronde.torch._sharded import state as states
 from ronde.torch._sharded.buckets import Members, OwnedBucket, Piece, ShardBucket, Spaces, by_owner
+from ronde.torch._sharded.differences import Arriving
 from ronde.torch._sharded.forward import Returning
 from ronde.torch._sharded.gradient import ShardedGradient
 from ronde.torch._sharded.kinds import costs
@@ -85,9 +91,10 @@ class ShardedOptimizer(AveragingOptimizer):
             return super()._bucketed(gradients, groups)
         changed = [g for g in gradients if g.look() or not g.hooks]
         buckets: list[Bucket] = [
-            self._made(run, owner)
+            self._made(run, owner, wire)
             for owner, part in self._parts(gradients)
-            for run in flat_runs(make_buckets(part, groups), bool(groups))
+            for wire, alike in by_codec(part, self._compression)
+            for run in flat_runs(make_buckets(alike, groups), bool(groups))
         ]
         for gradient in changed:
             gradient.release()
@@ -105,11 +112,11 @@ class ShardedOptimizer(AveragingOptimizer):
         chosen = owners(work, self.process_set.size() or 1)
         return list(by_owner(gradients, chosen).items())
 
-    def _made(self, gradients: list[Gradient], owner: int | None) -> ShardBucket:
+    def _made(self, gradients: list[Gradient], owner: int | None, wire: str) -> ShardBucket:
         members = self._members
         assert members is not None
         if owner is None:
-            return ShardBucket(gradients, members, self._spaces, self)
+            return ShardBucket(gradients, members, self._spaces, self, wire)
         return OwnedBucket(gradients, members, self._spaces, self, owner)
 
     def _add_new_ones(self) -> None:
@@ -195,9 +202,10 @@ class ShardedOptimizer(AveragingOptimizer):
             bucket.name, lambda: bucket.reduce(self._sparse_as_dense, call)
         )
 
-    def _call_of(self, bucket: Bucket) -> Call:
+    def _call_of(self, bucket: Any) -> Call:
         name = f"the shards of {bucket.name}"
-        return super()._call_of(bucket)._replace(name=name, compression="none", weight=None)
+        wire = bucket.wire or "none"
+        return super()._call_of(bucket)._replace(name=name, compression=wire, weight=None)
 
     def _finish(self, bucket: Any, awaited: Any) -> None:
         if not self._communicates:
@@ -372,7 +380,7 @@ class ShardedOptimizer(AveragingOptimizer):
         """Takes over the values of parameters that were given other data."""
         self._returning.wait()
         for bucket in self._buckets:
-            bucket.attach()
+            bucket.begin_step()
 
     def _return_parameters(self) -> None:
         for bucket in self._returning.in_order(self._buckets):
@@ -381,7 +389,7 @@ class ShardedOptimizer(AveragingOptimizer):
                 self.process_set,
                 priority=bucket.priority,
                 site=self._call_site,
-                compression="none",
+                compression=bucket.wire or "none",
             )
             self._returning.note(bucket, _after_others(self, bucket, call))
         if not self._returning.overlaps or self._replicas.is_on():
@@ -433,7 +441,7 @@ class ShardedOptimizer(AveragingOptimizer):
         for piece in self._pieces():
             own, whole = self.state.get(piece.values), self.state.get(piece.parameter)
             if own or whole:
-                kept[piece.values] = own or states.part_of(piece, whole or {})
+                kept[piece.values] = own or states.taken(piece, states.part_of(piece, whole or {}))
         self.state.clear()
         self.state.update(kept)
 
@@ -481,8 +489,10 @@ class ShardedOptimizer(AveragingOptimizer):
         super().load_state_dict({**state_dict, "state": {}})
         self.state.clear()
         keys = dict(enumerate(self._key_of(one.parameter) for one in self._layout))
-        for key, values in state_dict["state"].items():
-            self.state[keys.get(key, key)] = copied(values)
+        pieces = {piece.values: piece for piece in self._pieces()}
+        for number, values in state_dict["state"].items():
+            key, held = keys.get(number, number), copied(values)
+            self.state[key] = states.taken(pieces[key], held) if key in pieces else held
 
     def _key_of(self, parameter: Parameter) -> torch.Tensor:
         piece = self._piece_of.get(parameter)
@@ -498,7 +508,10 @@ class ShardedOptimizer(AveragingOptimizer):
             group.update(given)
 
     def memory_bytes(self) -> dict[str, int]:
-        """The memory of this rank: "parameters", "gradients" that are sent, "shard", "state"."""
+        """The memory of this rank: "parameters", "gradients" that are sent, "shard", "state".
+
+        "exact": of the values that compressed parameters follow.
+        """
         self._refuse_if_taken_over()
         shards = [b for b in self._buckets if isinstance(b, ShardBucket)]
         tensors = [v for s in self.state.values() for v in s.values()]
@@ -508,10 +521,11 @@ class ShardedOptimizer(AveragingOptimizer):
             "gradients": self._spaces.bytes(),
             "shard": _bytes(b.summed for b in shards),
             "state": _bytes(held),
+            "exact": sum(b.differences.bytes() for b in shards if b.differences is not None),
         }
 
 
-def _after_others(optimizer: Any, bucket: ShardBucket, call: Call) -> Handle[Any]:
+def _after_others(optimizer: Any, bucket: ShardBucket, call: Call) -> Handle[Any] | Arriving:
     """Starts to return parameters; if others of these names are under way, after those."""
     try:
         return bucket.gather(call)
@@ -526,8 +540,33 @@ def _bytes(tensors: Any) -> int:
     return sum(one.numel() * one.element_size() for one in tensors)
 
 
+def by_codec(gradients: list[Gradient], compression: Any) -> list[tuple[str, list[Gradient]]]:
+    """The gradients by the texts of their codecs; empty texts: none.
+
+    Raises InvalidArgumentError for compressors that reduce-scatters do not know.
+    """
+    alike: dict[str, list[Gradient]] = {}
+    for gradient in gradients:
+        one = compression_of(gradient.name, gradient.parameter, compression)
+        alike.setdefault(_sharded_wire(one), []).append(gradient)
+    return list(alike.items())
+
+
+def _sharded_wire(compression: Any) -> str:
+    wire = wire_of(compression)
+    if wire:
+        _core.check_codec("reduce_scatter", wire)
+    elif resolved(compression) is not Compression.none:
+        raise InvalidArgumentError(
+            f"compression={shown(compression)}: sharded gradients take codecs of Ronde alone; "
+            "allowed: fp16, bf16, int8, int4, auto, none"
+        )
+    return wire
+
+
 def check_sharded(
     shard: str,
+    way: str,
     model: torch.nn.Module | None,
     options: GradientOptions,
     flat_gradients: bool,
@@ -548,8 +587,10 @@ def check_sharded(
         raise InvalidArgumentError(f"weight={weight}: sharded gradients have no weights")
     if options.op not in (Average, Sum):
         raise InvalidArgumentError("shard= needs op=Average or op=Sum")
-    if options.compression is not Compression.none:
-        raise InvalidArgumentError(
-            f"compression={shown(options.compression)}: sharded gradients are sent as they are; "
-            "allowed: Compression.none"
+    if way == "tensors" and options.compression is not Compression.none:
+        raise UnsupportedError(
+            f"compression={shown(options.compression)}: an optimizer that is sharded by whole "
+            "tensors sends them as they are; allowed: Compression.none"
         )
+    if not is_ruled(options.compression):
+        _sharded_wire(options.compression)

@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 from ronde._calls.argument_checks import shown
 from ronde._errors import InvalidArgumentError, MismatchError
 from ronde.torch._sharded.buckets import Piece
+from ronde.torch._sharded.differences import MASTER, SHOWN
 
 KEY = "ronde_shard"
 # Numbers of an update that optimizers keep as tensors without dimensions.
@@ -50,7 +51,7 @@ def make_shard(
     kept = {
         numbers[one.parameter]: one
         for one in pieces
-        if one.parameter in numbers and state.get(one.values)
+        if one.parameter in numbers and _of_piece(one, state)
     }
     rest = {
         numbers.get(key, key): value
@@ -65,8 +66,23 @@ def make_shard(
             "forms": [one.form for one in named],
             "parts": {n: (one.start, one.stop, one.whole) for n, one in kept.items()},
         },
-        "state": {**{n: dict(state[one.values]) for n, one in kept.items()}, **rest},
+        "state": {**{n: _of_piece(one, state) for n, one in kept.items()}, **rest},
     }
+
+
+def _of_piece(piece: Piece, state: Mapping[Any, State]) -> State:
+    """The state of a piece, with its exact values if the parameter follows them."""
+    own = dict(state.get(piece.values) or {})
+    if piece.exact is None or not (own or piece.parameter.requires_grad):
+        return own
+    return {**own, **piece.exact.saved()}
+
+
+def taken(piece: Piece, saved: State) -> State:
+    """The optimizer's own part of a saved state. Exact values in it go to the piece."""
+    if piece.exact is not None:
+        piece.exact.restore(saved)
+    return {key: value for key, value in saved.items() if key not in (MASTER, SHOWN)}
 
 
 def is_shard(saved: Any) -> bool:

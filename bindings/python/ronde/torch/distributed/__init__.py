@@ -21,6 +21,7 @@ from ronde import _core
 from ronde._rendezvous import store as _store  # noqa: F401  first: it refuses older versions
 from ronde.torch.distributed._barrier import monitored_barrier
 from ronde.torch.distributed._compression import CompressionState, compression_hook
+from ronde.torch.distributed._fsdp import compress_fsdp
 from ronde.torch.distributed._group import RondeProcessGroup, create_group
 
 # Torch may have registered the backend by itself: see ronde_torch_backend.
@@ -32,4 +33,10 @@ _environment.install()
 for _module in (_typing_extensions, _warnings):  # torch marks functions as deprecated by them
     _core.skip_frames_of(str(_module.__file__))
 
-__all__ = ["CompressionState", "RondeProcessGroup", "compression_hook", "monitored_barrier"]
+__all__ = [
+    "CompressionState",
+    "RondeProcessGroup",
+    "compress_fsdp",
+    "compression_hook",
+    "monitored_barrier",
+]

@@ -87,7 +87,7 @@ class RondeProcessGroup(MessageGroup):
 
     def allreduce(self, tensors: Tensors, opts: Any = _ALLREDUCE) -> Work:
         """Combines each tensor over the ranks, in place; several are one operation."""
-        op, prescale = _reduction(opts.reduceOp)
+        op, prescale = reduction_of(opts.reduceOp)
         plain = [plain_view(tensor) for tensor in tensors]
         if None not in plain:
             finish = restoring(tensors, tensors)
@@ -105,7 +105,7 @@ class RondeProcessGroup(MessageGroup):
 
     def reduce(self, tensors: Tensors, opts: Any = _REDUCE) -> Work:
         """As allreduce(), but only the root's tensors are changed."""
-        op, prescale = _reduction(opts.reduceOp)
+        op, prescale = reduction_of(opts.reduceOp)
         used = [dense(tensor) for tensor in tensors]
         views: list[Any] = [view(summable(tensor, _is_sum(op))) for tensor in used]
         outputs = views if opts.rootRank == self._rank else [None] * len(views)
@@ -314,7 +314,7 @@ class RondeProcessGroup(MessageGroup):
         return self._start(kind, inputs, outputs, (used, spaces), results, opts, finish, root=root)
 
     def _reduce_scatter(self, targets: Tensors, sources: Tensors, opts: Any) -> Work:
-        op, prescale = _reduction(opts.reduceOp)
+        op, prescale = reduction_of(opts.reduceOp)
         filled = [dense(tensor) for tensor in targets]
         inputs = [rows(summable(source, _is_sum(op)), self._size) for source in sources]
         outputs = [view(summable(tensor, _is_sum(op))) for tensor in filled]
@@ -372,7 +372,7 @@ class RondeProcessGroup(MessageGroup):
         )
 
 
-def _reduction(reduce_op: Any) -> tuple[int, float]:
+def reduction_of(reduce_op: Any) -> tuple[int, float]:
     """The core's number of a reduce operation, and the factor of inputs."""
     op = _OPS[getattr(reduce_op, "op", reduce_op)]
     if op == _SCALED_SUM:
