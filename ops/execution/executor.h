@@ -13,6 +13,7 @@
 #include "ops/device/device_parts.h"
 #include "ops/execution/host_communicators.h"
 #include "ops/execution/mean_check.h"
+#include "ops/sparse/choice.h"
 
 namespace ronde {
 
@@ -32,7 +33,8 @@ struct ExecutorOptions : AlgorithmOptions {
   std::optional<MeanCheckOptions> check_mean;
   /// Is shown each work that has run, before its results are looked at; empty: nobody.
   std::function<void(const Bundle&, const Work&)> on_result;
-  DeviceOpener open_device;  ///< Empty: tensors in device memory are kUnsupported.
+  DeviceOpener open_device;               ///< Empty: tensors in device memory are kUnsupported.
+  SparsePath sparse = SparsePath::kAuto;  ///< Of sparse allreduces; the same on all ranks.
 };
 
 /// Makes the executor of ops/. Beyond the contract of Executor:

@@ -130,6 +130,15 @@ def alltoall(tensor: Any, splits: Any, name: str, set: int) -> tuple[Any, Any]:
     return rows, counts
 
 
+def sparse_allreduce(
+    values: Any, indices: Any, rows: Any, name: str, op: int, scale: tuple[float, float], set: int
+) -> tuple[Any, Any]:
+    """Adds up rows by their int64 indices, which are below `rows` (-1: any); (sums, indices)."""
+    inputs = {"values": values, "indices": indices, "rows": rows}
+    sums, places = _run("sparse_allreduce", inputs, [name], set, **_reduction(op, scale))
+    return sums, places
+
+
 def barrier(set: int) -> None:
     """Completes when all ranks of the set have reached it."""
     name = "" if tf.executing_eagerly() else _names.in_graph("barrier", set)
