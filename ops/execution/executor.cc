@@ -39,7 +39,7 @@ SparseWork sparse_work(const Bundle& bundle, int ranks) {
   SparseWork work{
       .tensor = tensor,
       .width = static_cast<std::size_t>(row_elements(tensor.shape)),
-      .own = {bundle.dtype},
+      .own = {bundle.dtype, ReduceOp::kSum, {}},
       .shared = reduction_for({bundle.dtype, bundle.op, bundle.prescale, bundle.postscale}, ranks)};
   work.own.rounds_once = is_rounded_once(work.shared);
   if (bundle.weighted) {

@@ -67,9 +67,9 @@ Status explain_rows(std::size_t rank, const RowStatement& said) {
 
 /// Bytes of a block of rows: their indices, then their values.
 std::size_t row_block_bytes(std::size_t rows, std::size_t row_bytes) {
-  constexpr std::size_t kAlignment = 64;
+  constexpr std::size_t kBlockAlignment = 64;
   const std::size_t bytes = rows * (sizeof(std::int64_t) + row_bytes);
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
 }
 
 std::size_t sum_of_bytes(std::span<const std::size_t> values) {
@@ -111,7 +111,7 @@ Result<SparsePath> SparseAllreduce::plan(const SparseWork& work, const AbortToke
   load.union_rows = estimate_union(samples_);
   load.table_rows = table_rows_;
   path_ = options_.path == SparsePath::kAuto ? choose_sparse_path(load) : options_.path;
-  if (path_ == SparsePath::kDense && table_rows_ < 0) path_ = SparsePath::kKeys;
+  if (path_ == SparsePath::kTable && table_rows_ < 0) path_ = SparsePath::kKeys;
   return path_;
 }
 
@@ -128,7 +128,7 @@ Status SparseAllreduce::run(const SparseWork& work, PhaseObserver* phases,
 Status SparseAllreduce::dispatch(const SparseWork& work, PhaseObserver* phases,
                                  const AbortToken& abort) {
   if (path_ == SparsePath::kAllgather) return by_allgather(work, phases, abort);
-  if (path_ == SparsePath::kDense) return by_table(work, phases, abort);
+  if (path_ == SparsePath::kTable) return by_table(work, phases, abort);
   return by_keys(work, phases, abort);
 }
 
@@ -329,7 +329,7 @@ Status SparseAllreduce::reduce_table(const SparseWork& work, std::byte* table, s
   if (reduced.bytes > 0) {
     RONDE_RETURN_IF_ERROR(host_.run(reduced, kNoStream, abort).in_tensor({}));
   }
-  reduced.reduction = {.dtype = DType::kUint8, .op = ReduceOp::kMax};
+  reduced.reduction = {DType::kUint8, ReduceOp::kMax, {}};
   const Segment flags{present, present, rows};
   reduced.segments = {&flags, 1};
   reduced.bytes = rows;

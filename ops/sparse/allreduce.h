@@ -22,8 +22,8 @@ namespace ronde {
 struct SparseWork {
   const BundleTensor& tensor;  ///< `in`: rows; `splits`: see Submission::splits.
   std::size_t width = 0;       ///< Elements of a row.
-  Reduction own;               ///< Of this rank's rows of one index.
-  Reduction shared;            ///< Of the ranks' rows of one index.
+  Reduction own = {};          ///< Of this rank's rows of one index.
+  Reduction shared = {};       ///< Of the ranks' rows of one index.
 
   [[nodiscard]] std::size_t row_bytes() const noexcept { return width * size_of(shared.dtype); }
 };

@@ -37,8 +37,8 @@ double sparse_cost(SparsePath path, const SparseLoad& load) noexcept {
 
 SparsePath choose_sparse_path(const SparseLoad& load) noexcept {
   SparsePath best = SparsePath::kAllgather;
-  for (const SparsePath path : {SparsePath::kKeys, SparsePath::kDense}) {
-    if (path == SparsePath::kDense && load.table_rows < 0) continue;
+  for (const SparsePath path : {SparsePath::kKeys, SparsePath::kTable}) {
+    if (path == SparsePath::kTable && load.table_rows < 0) continue;
     if (sparse_cost(path, load) < sparse_cost(best, load)) best = path;
   }
   return best;

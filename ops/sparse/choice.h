@@ -20,7 +20,7 @@ enum class SparsePath : std::uint8_t {
   kAuto,
   kKeys,       ///< Rows go to the owner of their index, are added there, and are gathered.
   kAllgather,  ///< Every rank gets all rows, and adds them.
-  kDense,      ///< All rows of the table are reduced.
+  kTable,      ///< All rows of the table are reduced.
 };
 
 struct SparsePathRow {
@@ -29,7 +29,7 @@ struct SparsePathRow {
 };
 inline constexpr std::array kSparsePaths = {
     SparsePathRow{SparsePath::kAuto, "auto"}, SparsePathRow{SparsePath::kKeys, "keys"},
-    SparsePathRow{SparsePath::kAllgather, "allgather"}, SparsePathRow{SparsePath::kDense, "dense"}};
+    SparsePathRow{SparsePath::kAllgather, "allgather"}, SparsePathRow{SparsePath::kTable, "dense"}};
 static_assert(is_in_order(kSparsePaths));
 
 constexpr std::string_view to_string(SparsePath path) noexcept {
