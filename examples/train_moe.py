@@ -21,14 +21,18 @@ class MixtureOfExperts(nn.Module):
     """A layer of as many experts as ranks, of which this rank has one."""
 
     def __init__(self, width, top=1):
+        """top: the experts that an image goes to."""
         super().__init__()
         self.top = top
         self.router = nn.Linear(width, hvd.size())
-        self.expert = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+        self.expert = nn.Sequential(
+            nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width)
+        )
         for parameter in self.expert.parameters():
             parameter.register_hook(lambda gradient: gradient / hvd.size())
 
     def forward(self, x):
+        """Adds what the experts make of each row."""
         shares, experts = self.router(x).softmax(dim=1).topk(self.top, dim=1)
         order = experts.flatten().argsort()
         counts = torch.bincount(experts.flatten(), minlength=hvd.size())

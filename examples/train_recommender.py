@@ -20,12 +20,14 @@ class Recommender(nn.Module):
     """The rating of an item by a user."""
 
     def __init__(self):
+        """Makes the tables, and the network on top."""
         super().__init__()
         self.users = hvd.ShardedEmbedding(USERS, WIDTH)
         self.items = hvd.ShardedEmbedding(ITEMS, WIDTH)
         self.top = nn.Sequential(nn.Linear(3 * WIDTH, 32), nn.ReLU(), nn.Linear(32, 1))
 
     def forward(self, users, items):
+        """Predicts ratings."""
         u, i = self.users(users), self.items(items)
         return self.top(torch.cat([u, i, u * i], dim=1)).squeeze(1)
 
@@ -78,7 +80,9 @@ def main():
     rows = len(model.users.weight) + len(model.items.weight)
     print(f"rank {hvd.rank()} keeps {rows} of {USERS + ITEMS} rows", flush=True)
     if hvd.rank() == 0:
-        print(f"error on new ratings {error:.3f}, of always the mean {wanted.var():.3f}", flush=True)
+        print(
+            f"error on new ratings {error:.3f}, of always the mean {wanted.var():.3f}", flush=True
+        )
     hvd.shutdown()
 
 

@@ -75,7 +75,8 @@ typedef enum ronde_op {
   RONDE_ADASUM = 8
 } ronde_op;
 
-/* What is done collectively. Which of a tensor's `in` and `out` are used as in the C++ API. */
+/* What is done collectively. Which of a tensor's `in` and `out` are used as in the C++ API.
+ * RONDE_SPARSE_ALLREDUCE: since version 9. */
 typedef enum ronde_collective {
   RONDE_ALLREDUCE = 0,
   RONDE_ALLGATHER = 1,
@@ -87,7 +88,7 @@ typedef enum ronde_collective {
   RONDE_SCATTER = 7,
   RONDE_BARRIER = 8,
   RONDE_JOIN = 9,
-  RONDE_SPARSE_ALLREDUCE = 10 /* Since version 9. */
+  RONDE_SPARSE_ALLREDUCE = 10
 } ronde_collective;
 
 /* The operations that a process certainly does not submit before this one has ended. */

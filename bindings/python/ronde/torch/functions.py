@@ -40,9 +40,9 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
     """Gives every rank the root's parameters, in place.
 
     params: model.state_dict(), model.named_parameters(), a list of tensors, or the model; the same
-    names and shapes on all ranks. A ShardedEmbedding's rows stay. Other values of a state_dict are not sent: they must be the same
-    on all ranks. root_rank: a rank of the job. Threads take turns; the order of threads must be the
-    same on all ranks.
+    names and shapes on all ranks. Rows of a ShardedEmbedding stay. Other values of a state_dict are
+    not sent: they must be the same on all ranks. root_rank: a rank of the job. Threads take turns;
+    the order of threads must be the same on all ranks.
     Raises InvalidArgumentError (a ValueError) for anything else, and on all ranks MismatchError
     naming the first difference.
     """
