@@ -34,8 +34,8 @@ std::span<const std::int64_t> row_indices_of(const BundleTensor& tensor) {
 /// A rank that has joined gives no indices, not even the size of the table.
 RowStatement judge_rows(const BundleTensor& tensor) {
   RowStatement said;
-  if (tensor.splits.empty()) return said;
-  said.table_rows = std::max<std::int64_t>(tensor.splits.back(), -1);
+  if (tensor.splits.empty() && tensor.in == nullptr) return said;
+  if (!tensor.splits.empty()) said.table_rows = std::max<std::int64_t>(tensor.splits.back(), -1);
   const auto indices = row_indices_of(tensor);
   if (static_cast<std::int64_t>(indices.size()) != tensor.shape[0]) {
     said.fault = RowFault::kCount;

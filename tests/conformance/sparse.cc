@@ -138,7 +138,7 @@ void check_wrong(const Rank& rank) {
 }
 
 /// The last rank has joined: it gives nothing, and gets nothing.
-void check_joined(const Rank& rank) {
+void check_joined_rows(const Rank& rank) {
   SparseCall call(DType::kFloat32);
   Bytes values(kWidth * sizeof(float));
   for (std::size_t i = 0; i < kWidth; ++i) put(DType::kFloat32, values, i, 2);
@@ -185,7 +185,7 @@ void conformance_sparse(ConformanceFixture& fixture) {
       check_sums(rank, dtype, equal, ReduceOp::kAverage);
     }
     check_wrong(rank);
-    check_joined(rank);
+    check_joined_rows(rank);
     check_weighted_rows(rank);
     check_sums(rank, DType::kInt64, {}, ReduceOp::kSum);
   });

@@ -42,7 +42,7 @@ struct Sampled {
   std::set<std::int64_t> all;
 };
 
-SparseLoad load_of(std::size_t ranks, std::size_t rows_each, std::size_t union_rows) {
+SparseLoad sparse_load(std::size_t ranks, std::size_t rows_each, std::size_t union_rows) {
   return {.ranks = ranks,
           .rows = ranks * rows_each,
           .union_rows = union_rows,
@@ -53,10 +53,10 @@ SparseLoad load_of(std::size_t ranks, std::size_t rows_each, std::size_t union_r
 }  // namespace
 
 TEST_CASE("sparse choice: few rows are gathered, many go to their owners") {
-  CHECK(choose_sparse_path(load_of(8, 20, 40)) == SparsePath::kAllgather);
-  CHECK(choose_sparse_path(load_of(8, 10'000, 15'000)) == SparsePath::kKeys);
-  CHECK(choose_sparse_path(load_of(2, 10'000, 20'000)) == SparsePath::kAllgather);
-  CHECK(choose_sparse_path(load_of(1, 10'000, 10'000)) == SparsePath::kAllgather);
+  CHECK(choose_sparse_path(sparse_load(8, 20, 40)) == SparsePath::kAllgather);
+  CHECK(choose_sparse_path(sparse_load(8, 10'000, 15'000)) == SparsePath::kKeys);
+  CHECK(choose_sparse_path(sparse_load(2, 10'000, 20'000)) == SparsePath::kAllgather);
+  CHECK(choose_sparse_path(sparse_load(1, 10'000, 10'000)) == SparsePath::kAllgather);
 }
 
 TEST_CASE("sparse choice: narrow rows that are nearly all there are reduced densely") {
