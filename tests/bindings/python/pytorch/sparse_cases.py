@@ -148,14 +148,14 @@ def case_sparse_sums_are_the_same_for_skewed_indices():
 
 
 def case_sparse_sums_of_a_process_set():
-    ranks = [0, hvd.size() - 1]
+    ranks = [0, 2] if hvd.size() > 2 else [1]
     some = hvd.add_process_set(hvd.ProcessSet(ranks))
     if hvd.rank() in ranks:
         total = hvd.sparse_allreduce_async(rows(1, hvd.rank()), "some", hvd.Sum, process_set=some)
         expected = torch.zeros(6, 3)
-        for rank in set(ranks):
-            expected[[1, rank]] += rank + 1
-        expected[1] += ranks[-1] + 1 if ranks[-1] == 1 else 0  # rank 1 names row 1 twice
+        for rank in ranks:
+            for row in (1, rank):
+                expected[row] += rank + 1
         assert torch.equal(total().to_dense(), expected)
     hvd.barrier()
     hvd.remove_process_set(some)
