@@ -17,7 +17,7 @@ enum SparseBlock : std::size_t { kSentBlock, kReceivedBlock, kSumsBlock };
 
 enum class RowFault : std::int64_t { kNone, kCount, kRange };
 
-/// What a rank says of its rows before they move.
+/// A rank tells this of its rows before they move.
 struct RowStatement {
   RowFault fault = RowFault::kNone;
   std::int64_t detail = 0;
@@ -132,11 +132,11 @@ Status SparseAllreduce::dispatch(const SparseWork& work, PhaseObserver* phases,
   return by_keys(work, phases, abort);
 }
 
-Status SparseAllreduce::run_host(Collective kind, DType dtype, std::span<const Segment> segments,
-                                 const AbortToken& abort) {
+/// Joins the ranks' chunks of chunk_bytes_.
+Status SparseAllreduce::allgather(std::span<const Segment> segments, const AbortToken& abort) {
   Work moved;
-  moved.kind = kind;
-  moved.reduction.dtype = dtype;
+  moved.kind = Collective::kAllgather;
+  moved.reduction.dtype = DType::kUint8;
   moved.segments = segments;
   moved.chunk_bytes = chunk_bytes_;
   moved.bytes = total_bytes(moved);
@@ -172,7 +172,7 @@ Status SparseAllreduce::gather_rows(const SparseWork& work, const AbortToken& ab
       scratch_.block(kSentBlock, chunk_bytes_[static_cast<std::size_t>(options_.rank)]);
   write_block(work, 0, own_.count(), block);
   const Segment segment{block, scratch_.block(kReceivedBlock, bytes), bytes};
-  RONDE_RETURN_IF_ERROR(run_host(Collective::kAllgather, DType::kUint8, {&segment, 1}, abort));
+  RONDE_RETURN_IF_ERROR(allgather({&segment, 1}, abort));
   received_.clear();
   const std::byte* at = segment.out;
   for (std::size_t rank = 0; rank < size_; ++rank) {
@@ -283,7 +283,7 @@ Status SparseAllreduce::gather_sums(const SparseWork& work, const AbortToken& ab
        std::as_writable_bytes(std::span(*out.indices)).data(), all * sizeof(std::int64_t)}};
   const std::span moving = row == 0 ? std::span(segments).subspan(1) : std::span(segments);
   if (row == 0) chunk_bytes_.erase(chunk_bytes_.begin(), chunk_bytes_.begin() + options_.size);
-  RONDE_RETURN_IF_ERROR(run_host(Collective::kAllgather, DType::kUint8, moving, abort));
+  RONDE_RETURN_IF_ERROR(allgather(moving, abort));
   return out.status;
 }
 

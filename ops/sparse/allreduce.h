@@ -81,8 +81,7 @@ class SparseAllreduce {
   /// Adds a block of `count` rows to `received_`.
   void read_block(const SparseWork& work, const std::byte* block, std::size_t count);
   Output output(const SparseWork& work, std::size_t rows);
-  Status run_host(Collective kind, DType dtype, std::span<const Segment> segments,
-                  const AbortToken& abort);
+  Status allgather(std::span<const Segment> segments, const AbortToken& abort);
 
   const Options options_;
   const std::size_t size_;

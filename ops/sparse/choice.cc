@@ -60,7 +60,7 @@ IndexSample IndexSample::of(const RowSums& rows) {
 }
 
 std::size_t estimate_union(std::span<const IndexSample> samples) {
-  // Of hashes up to here, every rank has all.
+  // Every rank tells all of its hashes up to here.
   std::int64_t known = std::numeric_limits<std::int64_t>::max();
   std::size_t rows = 0, most = 0;
   for (const IndexSample& sample : samples) {
