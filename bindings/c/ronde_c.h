@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /* NOLINTBEGIN(readability-identifier-naming): C's names, not those of the C++ code. */
-#define RONDE_C_VERSION 8u
+#define RONDE_C_VERSION 9u
 #define RONDE_C_HOST_BYTES 64
 #define RONDE_C_TEXT_BYTES 1024
 
@@ -75,7 +75,8 @@ typedef enum ronde_op {
   RONDE_ADASUM = 8
 } ronde_op;
 
-/* What is done collectively. Which of a tensor's `in` and `out` are used as in the C++ API. */
+/* What is done collectively. Which of a tensor's `in` and `out` are used as in the C++ API.
+ * RONDE_SPARSE_ALLREDUCE: since version 9. */
 typedef enum ronde_collective {
   RONDE_ALLREDUCE = 0,
   RONDE_ALLGATHER = 1,
@@ -86,7 +87,8 @@ typedef enum ronde_collective {
   RONDE_GATHER = 6,
   RONDE_SCATTER = 7,
   RONDE_BARRIER = 8,
-  RONDE_JOIN = 9
+  RONDE_JOIN = 9,
+  RONDE_SPARSE_ALLREDUCE = 10
 } ronde_collective;
 
 /* The operations that a process certainly does not submit before this one has ended. */
@@ -122,7 +124,8 @@ typedef struct ronde_tensor {
 /* How an operation ended. Valid only during the callback that is given it. */
 typedef struct ronde_outcome {
   const ronde_error* error;   /* Null where it ended well. */
-  const int64_t* recv_splits; /* alltoall: rows received from each member. */
+  const int64_t* recv_splits; /* alltoall: rows received from each member. sparse_allreduce: the
+                                 index of each row of the result. */
   size_t recv_split_count;
   int32_t last_joined; /* join: the rank that joined last. */
 } ronde_outcome;
@@ -150,7 +153,8 @@ typedef struct ronde_submission {
   double prescale;
   double postscale;
   int32_t priority;      /* Of operations ready together, the highest goes first. */
-  const int64_t* splits; /* alltoall: rows for each member; null: even parts. */
+  const int64_t* splits; /* alltoall: rows for each member; null: even parts. sparse_allreduce: the
+                            index of each row, and last the number that they are below, or -1. */
   size_t split_count;
   ronde_allocate allocate; /* May be null where every output is given. */
   ronde_done done;

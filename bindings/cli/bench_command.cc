@@ -65,7 +65,9 @@ struct BenchRequest {
 void add_options(CLI::App& command, BenchRequest& request) {
   bench::Options& options = request.options;
   bench::OptionTexts& texts = request.texts;
-  const auto measured = [](const CollectiveTraits& row) { return row.value != Collective::kJoin; };
+  const auto measured = [](const CollectiveTraits& row) {
+    return row.value != Collective::kJoin && !row.has_indices();
+  };
   command.add_option("collective", texts.collective, names_with(measured))->capture_default_str();
   command
       .add_option("--np", options.np,

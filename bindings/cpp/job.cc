@@ -228,6 +228,17 @@ Pending Job::alltoall_async(std::string_view name, const Tensor& tensor,
   return submit(*impl_, options.set, std::move(submission));
 }
 
+Pending Job::sparse_allreduce_async(std::string_view name, const Tensor& rows,
+                                    std::span<const std::int64_t> indices, std::int64_t table_rows,
+                                    const ReduceOptions& options, CallSite site) {
+  Submission submission =
+      reducing(Collective::kSparseAllreduce, name, std::span(&rows, 1), options, site);
+  submission.outputs[0] = nullptr;
+  submission.splits.assign(indices.begin(), indices.end());
+  submission.splits.push_back(table_rows);
+  return submit(*impl_, options.set, std::move(submission));
+}
+
 void Job::barrier(ProcessSet set, CallSite site) {
   run(*impl_, set, make_submission(Collective::kBarrier, "", {}, site));
 }

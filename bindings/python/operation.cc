@@ -231,6 +231,14 @@ void bind_outcomes(py::class_<Handle>& binding) {
           "recv_splits", [](const Handle& handle) { return handle.operation()->recv_splits(); },
           "alltoall: rows received from each member.")
       .def_property_readonly(
+          "indices",
+          [](const Handle& handle) {
+            const std::vector<std::int64_t>& indices = handle.operation()->recv_splits();
+            return py::array_t<std::int64_t>(static_cast<py::ssize_t>(indices.size()),
+                                             indices.data());
+          },
+          "sparse_allreduce: the index of each row of the result, an array of int64.")
+      .def_property_readonly(
           "last_joined", [](const Handle& handle) { return handle.operation()->last_joined(); },
           "join: the rank that joined last.")
       .def_property_readonly(

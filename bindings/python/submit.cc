@@ -345,6 +345,15 @@ Result<std::unique_ptr<Handle>> start(const RuntimePtr& runtime, SetId set, Subm
   return handle;
 }
 
+/// The splits, or the indices, of a call: an array of int64, or any sequence of whole numbers.
+std::vector<std::int64_t> numbers_of_call(const py::object& given) {
+  if (!py::isinstance<py::array_t<std::int64_t>>(given)) {
+    return given.cast<std::vector<std::int64_t>>();
+  }
+  const py::array_t<std::int64_t, py::array::c_style> numbers(given);
+  return {numbers.data(), numbers.data() + numbers.size()};
+}
+
 /// Submits, and waits too where `wait` is set: then without a hop to another thread.
 std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
                                const py::list& inputs, const py::list& outputs, py::object keep,
@@ -352,7 +361,7 @@ std::unique_ptr<Handle> submit(const RuntimePtr& runtime, int kind, SetId set,
                                double timeout_s) {
   sweep_dropped();
   Submission submission = make_submission(*runtime, set, kind, inputs, outputs, call);
-  if (!splits.is_none()) submission.splits = splits.cast<std::vector<std::int64_t>>();
+  if (!splits.is_none()) submission.splits = numbers_of_call(splits);
   submission.caller_waits = wait;
   auto handle = unwrap(start(runtime, set, std::move(submission), std::move(keep),
                              wait ? Pins() : pins_of(inputs, outputs)));

@@ -153,8 +153,7 @@ void Call::start(const Description& what, OpKernelContext* context,
 
 absl::Status Call::prepare() {
   if (job_ == nullptr) return not_initialized();
-  const int tensors =
-      kind_ == RONDE_ALLTOALL ? 1 : context_->num_inputs() - (what_.weighted ? 1 : 0);
+  const int tensors = has_numbers() ? 1 : context_->num_inputs() - (what_.weighted ? 1 : 0);
   if (what_.weighted) {
     const Tensor& weight = context_->input(tensors);
     if (weight.NumElements() != 1) return absl::InvalidArgumentError("weight must be one number");
@@ -169,9 +168,9 @@ absl::Status Call::prepare() {
     Part& part = parts_.size() == 1 ? parts_[0] : parts_[static_cast<std::size_t>(i)];
     TF_RETURN_IF_ERROR(add_tensor(part, i));
   }
-  if (kind_ == RONDE_ALLTOALL) {
-    const auto splits = context_->input(1).flat<std::int64_t>();
-    splits_.assign(splits.data(), splits.data() + splits.size());
+  for (int i = 1; has_numbers() && i < context_->num_inputs(); ++i) {
+    const auto numbers = context_->input(i).flat<std::int64_t>();
+    splits_.insert(splits_.end(), numbers.data(), numbers.data() + numbers.size());
   }
   return absl::OkStatus();
 }
@@ -279,7 +278,7 @@ absl::Status Call::take_results(const ronde_outcome& outcome) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (context_ == nullptr) return absl::OkStatus();
   Tensor* output = nullptr;
-  if (kind_ == RONDE_ALLTOALL) {
+  if (has_numbers()) {
     const auto count = static_cast<std::int64_t>(outcome.recv_split_count);
     TF_RETURN_IF_ERROR(context_->allocate_output(1, TensorShape({count}), &output));
     std::copy_n(outcome.recv_splits, count, output->flat<std::int64_t>().data());

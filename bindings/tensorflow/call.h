@@ -62,6 +62,10 @@ class Call {
   Call(const Description& what, OpKernelContext* context, AsyncOpKernel::DoneCallback done);
   ~Call();
   absl::Status prepare();
+  /// The first input is a tensor, the others are the submission's splits.
+  [[nodiscard]] bool has_numbers() const {
+    return kind_ == RONDE_ALLTOALL || kind_ == RONDE_SPARSE_ALLREDUCE;
+  }
   absl::Status add_tensor(Part& part, int index);
   void submit(Part& part);
   /// The operations that the process submits only after the end of this one.

@@ -105,6 +105,16 @@ RONDE_OP("RondeAlltoall", RONDE_ALLTOALL)
     .RONDE_PROGRAM.SetShapeFn(alltoall_shapes)
     .Doc("Sends splits[r] rows to rank r; no splits mean even parts.");
 
+RONDE_OP("RondeSparseAllreduce", RONDE_SPARSE_ALLREDUCE)
+    .Attr("T: " RONDE_TYPES)
+    .Input("values: T")
+    .Input("indices: int64")
+    .Input("rows: int64")
+    .Output("sums: T")
+    .Output("places: int64")
+    .RONDE_SCALED_OP.RONDE_PROGRAM.SetShapeFn(alltoall_shapes)
+    .Doc("Adds up rows of equal index over all ranks; indices are below `rows`, or -1: any.");
+
 RONDE_OP("RondeBarrier", RONDE_BARRIER)
     .RONDE_PROGRAM.SetShapeFn(tensorflow::shape_inference::NoOutputs)
     .Doc("Ends once all ranks of the set have come to it.");

@@ -24,6 +24,7 @@ enum class Collective : std::uint8_t {
   kScatter = 7,
   kBarrier = 8,
   kJoin = 9,
+  kSparseAllreduce = 10,
 };
 
 /// The part of the tensor that a rank's input or output holds.
@@ -34,6 +35,7 @@ enum class BufferLayout : std::uint8_t {
   kChunks,    ///< Every rank's chunk, in order of rank.
   kSends,     ///< A part for each rank, by the caller's splits.
   kReceives,  ///< A part from each rank.
+  kRows,      ///< Some rows of the whole tensor, with their indices.
 };
 
 /// One side of a collective.
@@ -91,6 +93,10 @@ struct CollectiveTraits {
   /// Takes one tensor, and splits for it.
   [[nodiscard]] constexpr bool has_splits() const noexcept {
     return input.layout == BufferLayout::kSends;
+  }
+  /// Takes one tensor, and the indices of its rows.
+  [[nodiscard]] constexpr bool has_indices() const noexcept {
+    return input.layout == BufferLayout::kRows;
   }
   /// Work has chunk_bytes.
   [[nodiscard]] constexpr bool has_chunks() const noexcept {
@@ -189,6 +195,14 @@ inline constexpr std::array kCollectives = {
     CollectiveTraits{
         .value = Collective::kBarrier, .name = "barrier", .negotiation = "NEGOTIATE_BARRIER"},
     CollectiveTraits{.value = Collective::kJoin, .name = "join", .negotiation = "NEGOTIATE_JOIN"},
+    CollectiveTraits{.value = Collective::kSparseAllreduce,
+                     .name = "sparse_allreduce",
+                     .negotiation = "NEGOTIATE_SPARSE_ALLREDUCE",
+                     .input = {.layout = BufferLayout::kRows},
+                     .output = {.layout = BufferLayout::kRows},
+                     .shape = ShapeOf::kInput,
+                     .reduces = true,
+                     .outlives_join = true},
 };
 inline constexpr int kCollectiveCount = static_cast<int>(kCollectives.size());
 static_assert(is_in_order(kCollectives));
@@ -198,8 +212,10 @@ constexpr const CollectiveTraits& traits_of(Collective kind) noexcept {
   return kCollectives[static_cast<std::size_t>(kind)];
 }
 
-/// True where `kind` can reduce with `op`, or does not reduce. Adasum is for allreduces alone.
+/// True where `kind` can reduce with `op`, or does not reduce. Adasum is for allreduces alone. Rows
+/// that a rank does not have count as zeros, so that sparse ones are summed and averaged only.
 constexpr bool is_defined(ReduceOp op, Collective kind) noexcept {
+  if (traits_of(kind).has_indices()) return op == ReduceOp::kSum || op == ReduceOp::kAverage;
   return !traits_of(kind).reduces || is_element_wise(op) || kind == Collective::kAllreduce;
 }
 

@@ -56,8 +56,8 @@ struct BundleTensor {
   const void* in = nullptr;
   void* out = nullptr;  ///< Null where `allocate` gives it.
   Shape shape;  ///< Of `in` (allgather: this rank's; broadcast: the root's; scatter: `out`'s).
-  std::span<const std::int64_t> splits;  ///< alltoall: rows for each rank; empty means even.
-  std::vector<std::int64_t>* recv_splits = nullptr;  ///< alltoall: written where not null.
+  std::span<const std::int64_t> splits;              ///< See Submission::splits.
+  std::vector<std::int64_t>* recv_splits = nullptr;  ///< See Operation::recv_splits(); or null.
   const OutputAllocator* allocate = nullptr;
   std::size_t index = 0;   ///< Passed to `allocate`.
   std::int64_t begin = 0;  ///< The first element in the operation's tensor, where it is a piece.

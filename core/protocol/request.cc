@@ -88,7 +88,7 @@ bool is_countable(DType dtype, const Shape& shape) noexcept {
 }
 
 Status check_weighted(const Request& request) {
-  if (request.kind != Collective::kAllreduce || request.op != ReduceOp::kAverage) {
+  if (!traits_of(request.kind).outlives_join || request.op != ReduceOp::kAverage) {
     return invalid("a weight is allowed for allreduce by average only, not for op {}",
                    to_string(request.op));
   }
@@ -108,7 +108,8 @@ Status check_count(const Request& request) {
                       : invalid("{} tensors given; a {} has none", count, to_string(request.kind));
   }
   if (count == 0) return invalid("no tensor given; at least one is needed");
-  if (traits_of(request.kind).has_splits() && count != 1) {
+  const CollectiveTraits& traits = traits_of(request.kind);
+  if ((traits.has_splits() || traits.has_indices()) && count != 1) {
     return invalid("{} tensors given; {} takes exactly one", count, to_string(request.kind));
   }
   return {};

@@ -10,11 +10,13 @@
 #include "core/protocol/request.h"
 #include "ops/communicator/bundle_tracer.h"
 #include "ops/compression/registry.h"
+#include "ops/execution/extents.h"
 #include "ops/execution/nonfinite_check.h"
 #include "ops/execution/output_planner.h"
 #include "ops/execution/weighting.h"
 #include "ops/execution/work_binder.h"
 #include "ops/selection/selector.h"
+#include "ops/sparse/allreduce.h"
 
 namespace ronde {
 namespace {
@@ -37,6 +39,22 @@ Status check_codec(const Bundle& bundle) {
   return check_codec(bundle.kind, spec);
 }
 
+/// Weights are applied before the ranks' rows are added up, other factors meanwhile.
+SparseWork sparse_work(const Bundle& bundle, int ranks) {
+  const BundleTensor& tensor = bundle.tensors.front();
+  SparseWork work{
+      .tensor = tensor,
+      .width = static_cast<std::size_t>(row_elements(tensor.shape)),
+      .own = {bundle.dtype, ReduceOp::kSum, {}},
+      .shared = reduction_for({bundle.dtype, bundle.op, bundle.prescale, bundle.postscale}, ranks)};
+  work.own.rounds_once = is_rounded_once(work.shared);
+  if (bundle.weighted) {
+    work.own.scaling.pre = product_factor(bundle, tensor);
+    work.shared = sum_of_products(bundle, bundle.dtype);
+  }
+  return work;
+}
+
 /// Runs each work of a bundle by the communicator that serves it.
 class BundleExecutor final : public Executor {
  public:
@@ -47,6 +65,8 @@ class BundleExecutor final : public Executor {
         binder_(binder_options(options)),
         planner_(binder_.exchange(), options.rank, options.size),
         on_work_(std::move(options.on_work)),
+        sparse_(binder_.host(), binder_.exchange(), options.kernels,
+                {.rank = options.rank, .size = options.size, .path = options.sparse}),
         on_result_(std::move(options.on_result)) {
     if (options.finds_nonfinite) {
       nonfinite_.emplace(options.kernels, binder_.exchange(), options.rank, options.size);
@@ -63,7 +83,9 @@ class BundleExecutor final : public Executor {
 
   Status execute(const Bundle& bundle, const AbortToken& abort) override;
   bool polls() const noexcept override { return binder_.polls(); }
-  std::string last_path() const override { return binder_.last_path(); }
+  std::string last_path() const override {
+    return sparse_path_.empty() ? binder_.last_path() : sparse_path_;
+  }
   CompressionFacts last_compression() const override { return facts_; }
   std::vector<std::string> explain_compression() const override {
     return binder_.explain_compression();
@@ -73,6 +95,7 @@ class BundleExecutor final : public Executor {
   Status check(const Bundle& bundle) const;
   Status deliver(const Bundle& bundle, const AbortToken& abort);
   Status run(const Bundle& bundle, const Work& work, const AbortToken& abort);
+  Status run_sparse(const Bundle& bundle, const AbortToken& abort);
   Status run_weighted(const Bundle& bundle, const Work& work, const AbortToken& abort);
   [[nodiscard]] bool finds_nonfinite(const Bundle& bundle) const {
     return nonfinite_ && NonfiniteCheck::applies(bundle);
@@ -89,6 +112,8 @@ class BundleExecutor final : public Executor {
   BundleTracer tracer_;
   WorkBinder binder_;
   OutputPlanner planner_;
+  SparseAllreduce sparse_;
+  std::string sparse_path_;  // of what ran last, if it was sparse
   std::optional<NonfiniteCheck> nonfinite_;
   std::optional<MeanCheck> mean_;
   std::optional<SumCheck> sums_;
@@ -100,7 +125,9 @@ class BundleExecutor final : public Executor {
 Status BundleExecutor::execute(const Bundle& bundle, const AbortToken& abort) {
   if (abort.aborted()) return abort.status();
   RONDE_RETURN_IF_ERROR(check(bundle));
+  sparse_path_.clear();
   if (!bundle.result.empty()) return deliver(bundle, abort);
+  if (traits_of(bundle.kind).has_indices()) return run_sparse(bundle, abort);
   RONDE_RETURN_IF_ERROR(binder_.begin(bundle, abort));
   RONDE_RETURN_IF_ERROR(planner_.plan(bundle, abort));
   for (std::size_t i = 0; i < planner_.works(); ++i) {
@@ -188,6 +215,20 @@ Status BundleExecutor::run(const Bundle& bundle, const Work& work, const AbortTo
     RONDE_RETURN_IF_ERROR(mean_->end(bundle, work, lossy, abort));
   }
   return looks ? nonfinite_->end(bundle, abort) : Status();
+}
+
+Status BundleExecutor::run_sparse(const Bundle& bundle, const AbortToken& abort) {
+  if (bundle.device.kind != DeviceKind::kCpu) {
+    return {Code::kUnsupported, "sparse rows are added up in host memory; copy them there"};
+  }
+  const SparseWork work = sparse_work(bundle, size_);
+  RONDE_ASSIGN_OR_RETURN(const SparsePath path, sparse_.plan(work, abort));
+  const std::string_view host = binder_.host().traits().name;
+  sparse_path_ = fmt::format("{} over {}", to_string(path), host);
+  facts_ = {};
+  const TracedWork traced{.bytes = input_bytes(bundle), .algorithm = to_string(path), .path = host};
+  return tracer_.trace(bundle, traced, facts_,
+                       [&](PhaseObserver* phases) { return sparse_.run(work, phases, abort); });
 }
 
 Status BundleExecutor::run_weighted(const Bundle& bundle, const Work& work,

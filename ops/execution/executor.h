@@ -14,6 +14,7 @@
 #include "ops/execution/host_communicators.h"
 #include "ops/execution/mean_check.h"
 #include "ops/execution/sum_check.h"
+#include "ops/sparse/choice.h"
 
 namespace ronde {
 
@@ -36,7 +37,8 @@ struct ExecutorOptions : AlgorithmOptions {
   std::function<void(const Bundle&, const Work&)> on_work;
   /// Is shown each work that has run, before its results are looked at; empty: nobody.
   std::function<void(const Bundle&, const Work&)> on_result;
-  DeviceOpener open_device;  ///< Empty: tensors in device memory are kUnsupported.
+  DeviceOpener open_device;               ///< Empty: tensors in device memory are kUnsupported.
+  SparsePath sparse = SparsePath::kAuto;  ///< Of sparse allreduces; the same on all ranks.
 };
 
 /// Makes the executor of ops/. Beyond the contract of Executor:

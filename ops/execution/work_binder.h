@@ -79,6 +79,8 @@ class WorkBinder {
   /// The part of the search for values that are not finite that a bound work's path does.
   [[nodiscard]] WatchedPath watched_path(const BoundWork& bound) const;
 
+  /// Runs dense work in host memory.
+  [[nodiscard]] AlgorithmCommunicator& host() noexcept { return host_.dense(); }
   /// The exchange of numbers among the ranks.
   [[nodiscard]] NumberExchange& exchange() noexcept { return exchange_; }
   /// As CommunicatorTraits::polls, of host memory.

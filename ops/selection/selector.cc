@@ -61,10 +61,11 @@ constexpr bool is_known(const SelectionRow& row) {
   });
 }
 
-/// True if any size and any number of ranks has a row. A join moves nothing.
+/// True if any size and any number of ranks has a row. A join moves nothing, and sparse work is
+/// composed of other collectives.
 constexpr bool is_served(const CollectiveTraits& traits) {
   constexpr SelectionRow kAny;
-  return traits.value == Collective::kJoin ||
+  return traits.value == Collective::kJoin || traits.has_indices() ||
          std::any_of(kTable.begin(), kTable.end(), [&](const SelectionRow& row) {
            return row.kind == traits.value && row.max_bytes == kAny.max_bytes &&
                   row.max_ranks == kAny.max_ranks;

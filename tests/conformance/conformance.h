@@ -66,6 +66,7 @@ void conformance_not_a_number(ConformanceFixture& fixture);
 void conformance_nonfinite(ConformanceFixture& fixture);
 void conformance_fused(ConformanceFixture& fixture);
 void conformance_joined(ConformanceFixture& fixture);
+void conformance_sparse(ConformanceFixture& fixture);
 void conformance_reduce(ConformanceFixture& fixture);
 void conformance_broadcast(ConformanceFixture& fixture);
 void conformance_allgather(ConformanceFixture& fixture);
@@ -122,6 +123,8 @@ void conformance_abort(ConformanceFixture& fixture);
                           conformance_averages)                                                   \
   RONDE_CONFORMANCE_CASE_(name ": the mean of equal values is that value", Fixture,               \
                           conformance_means)                                                      \
+  RONDE_CONFORMANCE_CASE_(name ": sparse rows of equal index are added up", Fixture,              \
+                          conformance_sparse)                                                     \
   RONDE_CONFORMANCE_CASE_(name ": Adasum is within 1 ulp of its formula", Fixture,                \
                           conformance_adasum)                                                     \
   RONDE_CONFORMANCE_CASE_(name ": nobody leaves a barrier before all have come", Fixture,         \

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -26,6 +27,8 @@ AT_FULL_SIZE = {
     "train_ddp.py": ["--target", "0.9"],
     "train_accelerate.py": ["--target", "0.88"],
     "train_uneven.py": [],
+    "train_recommender.py": [],
+    "train_moe.py": ["--top", "2"],
 }
 NEEDS = {"train_accelerate.py": "accelerate", "train_digits_keras.py": "keras",
          "train_digits_tensorflow.py": "tensorflow"}  # fmt: skip
@@ -102,6 +105,19 @@ def test_an_example_runs_as_it_is_started_by_people(script):
     if script in NEEDS and importlib.util.find_spec(NEEDS[script]) is None:
         pytest.skip(f"{NEEDS[script]} is not installed")
     run(2, *AT_FULL_SIZE[script], script=script, limit_s=1800)
+
+
+def test_tables_dealt_over_ranks_learn():
+    output = run(3, "--steps", 100, script="train_recommender.py")
+    assert "rank 1 keeps 7000 of 21000 rows" in output, output
+    error, of_mean = re.search(r"ratings ([\d.]+), of always the mean ([\d.]+)", output).groups()
+    assert float(error) < 0.9 * float(of_mean), output
+
+
+def test_experts_on_all_ranks_learn():
+    pytest.importorskip("sklearn")
+    output = run(2, "--epochs", 3, script="train_moe.py")
+    assert float(re.search(r"accuracy with 2 experts ([\d.]+)%", output)[1]) > 80, output
 
 
 def test_ranks_without_data_join_the_others():

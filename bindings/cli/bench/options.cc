@@ -109,7 +109,7 @@ Status check(const Options& options) {
 Result<Collective> parse_data_collective(std::string_view text) {
   std::vector<std::string_view> allowed;
   for (const CollectiveTraits& each : kCollectives) {
-    if (each.value == Collective::kJoin) continue;
+    if (each.value == Collective::kJoin || each.has_indices()) continue;
     if (each.name == text) return each.value;
     allowed.push_back(each.name);
   }

@@ -84,6 +84,8 @@ class RONDE_API Pending {
   [[nodiscard]] bool wait_for(std::chrono::milliseconds limit) const;
   /// Waits, then gives the result of tensor `index` that the call allocated.
   [[nodiscard]] Array output(std::size_t index = 0) const;
+  /// sparse_allreduce: waits, then gives the index of each row of the result.
+  [[nodiscard]] std::vector<std::int64_t> indices() const { return received_splits(); }
   /// alltoall: waits, then gives the rows received from each rank.
   [[nodiscard]] std::vector<std::int64_t> received_splits() const;
   /// join: waits, then gives the rank that joined last.
@@ -182,6 +184,13 @@ class RONDE_API Job {
   Pending alltoall_async(std::string_view name, const Tensor& tensor,
                          std::span<const std::int64_t> splits = {}, const MoveOptions& options = {},
                          CallSite site = CallSite::here());
+  /// Adds up (or averages) rows of a tensor of `table_rows` rows (-1: not known) by their indices,
+  /// which may repeat and differ between ranks. The result, Pending::output() and indices(), has
+  /// each index of any rank once, ascending. In host memory.
+  Pending sparse_allreduce_async(std::string_view name, const Tensor& rows,
+                                 std::span<const std::int64_t> indices, std::int64_t table_rows,
+                                 const ReduceOptions& options = {},
+                                 CallSite site = CallSite::here());
   /// Waits until all ranks of the set have come here.
   void barrier(ProcessSet set = {}, CallSite site = CallSite::here());
   /// Says that this rank has no more data: it takes part in the others' allreduces with zeros.

@@ -41,6 +41,8 @@ class Handle(Generic[R]):
     @property
     def recv_splits(self) -> list[int]: ...
     @property
+    def indices(self) -> Any: ...
+    @property
     def last_joined(self) -> int: ...
     @property
     def source(self) -> int: ...
@@ -101,7 +103,7 @@ def submit(
     keep: Any,
     wait: bool,
     call: tuple[Any, ...],
-    splits: Sequence[int] | None = None,
+    splits: Any = None,
     timeout: float = -1.0,
 ) -> Handle[Any]: ...
 def submit_gradients(

@@ -77,12 +77,12 @@ Result<SetId> agree_on_id(Exchange& exchange, const std::vector<int>& ranks,
 
 namespace {
 
-constexpr std::array<std::string_view, 14> kShared = {
+constexpr std::array<std::string_view, 15> kShared = {
     "RONDE_ALGORITHM",         "RONDE_DETERMINISTIC",    "RONDE_FUSION_THRESHOLD",
     "RONDE_PARTITION_BYTES",   "RONDE_CACHE_CAPACITY",   "RONDE_INLINE_PAYLOAD_BYTES",
     "RONDE_RECONNECT_SECONDS", "RONDE_CHECK_FIRST_STEP", "RONDE_REPLICA_CHECK_STEPS",
     "RONDE_REPLICA_CHECK",     "RONDE_CHECK_NONFINITE",  "RONDE_CHECK_MEAN",
-    "RONDE_CHECK_SUMS",        "RONDE_CHECKSUMS"};
+    "RONDE_CHECK_SUMS",        "RONDE_CHECKSUMS",        "RONDE_SPARSE_PATH"};
 
 /// The settings of one rank.
 struct SharedSettings {

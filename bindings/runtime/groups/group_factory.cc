@@ -49,6 +49,8 @@ ExecutorOptions GroupFactory::executor_options(OpenedGroup opened, const GroupSp
   options.algorithm = algorithm;
   options.tuned = options_.tuned;
   options.deterministic = options_.config.deterministic;
+  const auto sparse = parse_in(kSparsePaths, options_.config.sparse_path, "path");
+  options.sparse = sparse.ok() ? *sparse : SparsePath::kAuto;
   options.events = &options_.events;
   options.residuals = options_.residuals;
   options.loss_steps = options_.config.compression_error_steps;

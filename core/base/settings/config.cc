@@ -86,6 +86,10 @@ std::vector<Setting> data_settings() {
               "shared memory copies directly between processes (process_vm_readv): auto, always, "
               "never"},
              &Config::single_copy, {"auto", "always", "never"}),
+      one_of({"RONDE_SPARSE_PATH", "", "path",
+              "path of sparse allreduces: auto (by bytes), keys (added by the owners of rows), "
+              "allgather, dense"},
+             &Config::sparse_path, {"auto", "keys", "allgather", "dense"}),
       text({"RONDE_COMPRESSION", "", "codec",
             "codec of allreduces of floating matrices that name none; see `ronde doctor --codecs`"},
            &Config::compression),

@@ -45,6 +45,7 @@ struct Config {
   std::size_t residual_limit_bytes = 0;     ///< Of all residuals together; 0: no limit.
   std::size_t compression_error_steps = 0;  ///< Steps between measurements of residuals; 0: never.
   std::string single_copy = "auto";         ///< "auto", "always" or "never"; ranks may differ.
+  std::string sparse_path = "auto";         ///< Of sparse allreduces, see ops/sparse/choice.h.
   bool deterministic = false;
   /// If ranks' parameters differ: "warn", "error" or "off".
   std::string check_first_step = "warn";

@@ -29,7 +29,9 @@ struct Submission {
   std::vector<void*> outputs;       ///< One per tensor, may equal the input; null: use `allocate`.
   /// Gives memory for null outputs. Empty: the operation allocates, see Operation::owned_outputs.
   OutputAllocator allocate;
-  std::vector<std::int64_t> splits;  ///< alltoall: rows for each member; empty means even.
+  /// alltoall: rows for each member; empty means even. sparse_allreduce: the index of each row, and
+  /// last the number of rows that indices are below (-1: not known).
+  std::vector<std::int64_t> splits;
   /// Called once when done, before waiters see it, in the thread that finishes the operation. It
   /// may call members that are "only once done()". Must not block. May be empty.
   std::function<void(Operation&)> on_done;
@@ -73,7 +75,8 @@ class Operation {
   [[nodiscard]] const std::shared_ptr<DeviceEvent>& completion() const noexcept {
     return completion_;
   }
-  /// alltoall: rows received from each member. Only once done() without error.
+  /// alltoall: rows received from each member. sparse_allreduce: the index of each row of the
+  /// result. Only once done() without error.
   [[nodiscard]] const std::vector<std::int64_t>& recv_splits() const noexcept {
     return recv_splits_;
   }

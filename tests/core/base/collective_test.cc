@@ -35,7 +35,7 @@ TEST_CASE("collective: an unknown name is an error that lists what is allowed") 
   CHECK(status.code() == Code::kInvalidArgument);
   CHECK(status.message() ==
         "collective \"allreduces\" is unknown; allowed: allreduce, allgather, broadcast, "
-        "reduce_scatter, alltoall, reduce, gather, scatter, barrier, join");
+        "reduce_scatter, alltoall, reduce, gather, scatter, barrier, join, sparse_allreduce");
 }
 
 TEST_CASE("collective: events have Horovod's names") {
@@ -47,27 +47,31 @@ TEST_CASE("collective: events have Horovod's names") {
 }
 
 TEST_CASE("collective: rows say which facts hold") {
-  CHECK(all_with([](const auto& row) { return row.reduces; }) == "allreduce reduce_scatter reduce");
+  CHECK(all_with([](const auto& row) { return row.reduces; }) ==
+        "allreduce reduce_scatter reduce sparse_allreduce");
   CHECK(all_with([](const auto& row) { return row.rooted(); }) ==
         "broadcast reduce gather scatter");
   CHECK(all_with([](const auto& row) { return row.moves_data(); }) ==
-        "allreduce allgather broadcast reduce_scatter alltoall reduce gather scatter");
+        "allreduce allgather broadcast reduce_scatter alltoall reduce gather scatter "
+        "sparse_allreduce");
   CHECK(all_with([](const auto& row) { return row.fuses; }) ==
         "allreduce allgather broadcast reduce_scatter reduce");
   CHECK(all_with([](const auto& row) { return row.codecs == Codecs::kAny; }) == "allreduce");
   CHECK(all_with([](const auto& row) { return row.codecs == Codecs::kRounding; }) ==
         "allgather reduce_scatter");
-  CHECK(all_with([](const auto& row) { return row.outlives_join; }) == "allreduce");
+  CHECK(all_with([](const auto& row) { return row.outlives_join; }) ==
+        "allreduce sparse_allreduce");
   CHECK(all_with([](const auto& row) { return row.has_splits(); }) == "alltoall");
+  CHECK(all_with([](const auto& row) { return row.has_indices(); }) == "sparse_allreduce");
   CHECK(all_with([](const auto& row) { return row.has_chunks(); }) ==
         "allgather reduce_scatter gather scatter");
   CHECK(all_with([](const auto& row) { return row.element_wise(); }) ==
         "allreduce broadcast reduce");
   CHECK(all_with([](const auto& row) { return row.root_copies(); }) == "broadcast");
   CHECK(all_with([](const auto& row) { return row.has_free_first_extent(); }) ==
-        "allgather alltoall gather");
+        "allgather alltoall gather sparse_allreduce");
   CHECK(all_with([](const auto& row) { return row.divides_rows(); }) ==
-        "allgather reduce_scatter alltoall gather");
+        "allgather reduce_scatter alltoall gather sparse_allreduce");
 }
 
 TEST_CASE("collective: bus factors are those of the field") {

@@ -10,6 +10,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+import numpy as np
+
 from ronde import _core
 from ronde._calls.argument_checks import (
     OP_NAMES,
@@ -41,6 +43,7 @@ REDUCE = _kinds["reduce"]
 GATHER = _kinds["gather"]
 SCATTER = _kinds["scatter"]
 BARRIER = _kinds["barrier"]
+SPARSE_ALLREDUCE = _kinds["sparse_allreduce"]
 ANY_SOURCE = -1
 
 
@@ -181,7 +184,7 @@ class Collectives(Generic[T]):
         outputs: Sequence[T | None],
         finish: Callable[[Any], R],
         call: Call,
-        splits: Sequence[int] | None = None,
+        splits: Any = None,
         views: list[Any] | None = None,
     ) -> Handle[R]:
         view = self._adapter.view
@@ -349,6 +352,22 @@ class Collectives(Generic[T]):
 
         sent = () if splits is None else row_counts(splits)
         return self._start(ALLTOALL, wait, [given], [None], finish, call, sent)
+
+    def sparse_allreduce(
+        self, wait: bool, values: T, indices: Any, rows: int, call: Call
+    ) -> Handle[tuple[Any, T]]:
+        """Adds up rows by their index; returns all different (indices, sums), ascending.
+
+        indices: an array of int64, one for each row of `values`. rows: those of the whole tensor,
+        which all indices are below; -1: not known.
+        """
+        given = self._adapter.contiguous(values)
+        sent = np.append(indices, np.int64(rows))
+
+        def finish(operation: Any) -> tuple[Any, T]:
+            return operation.indices, self._adopt(operation, 0, given)
+
+        return self._start(SPARSE_ALLREDUCE, wait, [given], [None], finish, call, sent)
 
     def reduce(self, wait: bool, tensor: T, call: Call) -> Handle[T | None]:
         """As allreduce, but only the root gets the result; the others get None."""

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ronde import _core
-from ronde._calls.argument_checks import checked_shape, several
+from ronde._calls.argument_checks import checked_shape, several, shown
 from ronde._calls.described import described
 from ronde._calls.forms import forms
 from ronde._calls.handle import Handle, first
@@ -35,7 +35,7 @@ from ronde._collectives.arrays import DeviceArray, adapted, writable
 from ronde._collectives.calls import ANY_SOURCE, Call
 from ronde._compression.choice import compressed, resolved, started, wire_for
 from ronde._compression.rules import checked_one
-from ronde._errors import InvalidArgumentError
+from ronde._errors import ArgumentTypeError, InvalidArgumentError
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde._job.runtime import runtime
 
@@ -71,6 +71,8 @@ __all__ = [
     "scatter_async",
     "send",
     "send_async",
+    "sparse_allreduce",
+    "sparse_allreduce_async",
     "synchronize",
 ]
 
@@ -380,6 +382,33 @@ def _alltoall(
 
 
 alltoall, alltoall_async = forms(_alltoall)
+
+
+def _sparse_allreduce(
+    wait: bool,
+    indices: Sequence[int] | Array,
+    values: AnyArray,
+    rows: int | None = None,
+    name: str | None = None,
+    op: int = Average,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[tuple[Array, Array]]:
+    """Sums (or averages) rows of equal index over the ranks: values[i] is row indices[i].
+
+    Indices may repeat, differ between ranks, or be none; they are below `rows`, where it is given.
+    Returns (the different indices, ascending; their sums), the same on all ranks.
+    """
+    places = np.asarray(indices)
+    if places.ndim != 1 or (places.size and places.dtype.kind not in "iu"):
+        raise ArgumentTypeError(f"indices must be a list of whole numbers, not {shown(indices)}")
+    call = Call(name, process_set, op, (prescale_factor, postscale_factor))
+    limit = -1 if rows is None else rows
+    return _ops.sparse_allreduce(wait, values, places.astype(np.int64), limit, call)
+
+
+sparse_allreduce, sparse_allreduce_async = forms(_sparse_allreduce)
 
 
 def _reduce(

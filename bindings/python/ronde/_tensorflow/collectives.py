@@ -98,29 +98,38 @@ def reduce_slices(
     name: str | None,
     process_set: ProcessSet,
 ) -> Any:
-    """allreduce() of tf.IndexedSlices: their values and indices are gathered."""
-    check_sparse(op, scale)
+    """allreduce() of tf.IndexedSlices: values of one index are added up, indices ascend."""
+    check_sparse(op)
     compression = for_values(compression)
     values, context = compression.compress(slices.values)
-    # One operation, so that a rank that submits a dense tensor by this name gets an error.
-    joined, indices = gather_named([values, slices.indices], name, process_set)
-    joined = compression.decompress(joined, context)
-    if op == Average:
-        joined = divided(joined, process_set)
-    return tf.IndexedSlices(joined, indices, dense_shape=slices.dense_shape)
+    # The quotients of integers are floating point.
+    divides = op == Average and not (values.dtype.is_floating or values.dtype.is_complex)
+    members = set_id(process_set)
+    name = name_of_call(name, "sparse_allreduce", members, [values])
+    shape = slices.dense_shape
+    rows = tf.constant(-1, tf.int64) if shape is None else tf.cast(shape[0], tf.int64)
+    indices = tf.cast(slices.indices, tf.int64)
+    places: list[Any] = []
+
+    def reduce(reals: list[Any]) -> list[Any]:
+        sent_op = Sum if divides else op
+        sums, found = ops.sparse_allreduce(reals[0], indices, rows, name, sent_op, scale, members)
+        places.append(found)
+        return [sums]
+
+    (sums,) = in_reals([values], reduce)
+    sums = compression.decompress(sums, context)
+    if divides:
+        sums = divided(sums, process_set)
+    return tf.IndexedSlices(sums, tf.cast(places[0], slices.indices.dtype), dense_shape=shape)
 
 
-def check_sparse(op: int, scale: tuple[float, float]) -> None:
-    """Raises UnsupportedError for operations and factors that tf.IndexedSlices do not have."""
+def check_sparse(op: int) -> None:
+    """Raises UnsupportedError for operations that tf.IndexedSlices do not have."""
     if op not in (Sum, Average):
         raise UnsupportedError(
             "tf.IndexedSlices can be summed and averaged only: pass op=Sum or op=Average, or make "
             "them dense by tf.convert_to_tensor() (sparse_as_dense=True in an optimizer or a tape)"
-        )
-    if scale != (1.0, 1.0):
-        raise UnsupportedError(
-            f"prescale_factor={scale[0]} and postscale_factor={scale[1]}: tf.IndexedSlices have no "
-            "factors; multiply their values, or make them dense by tf.convert_to_tensor()"
         )
 
 

@@ -130,6 +130,15 @@ def alltoall(tensor: Any, splits: Any, name: str, set: int) -> tuple[Any, Any]:
     return rows, counts
 
 
+def sparse_allreduce(
+    values: Any, indices: Any, rows: Any, name: str, op: int, scale: tuple[float, float], set: int
+) -> tuple[Any, Any]:
+    """Adds up rows by their int64 indices, which are below `rows` (-1: any); (sums, indices)."""
+    inputs = {"values": values, "indices": indices, "rows": rows}
+    sums, places = _run("sparse_allreduce", inputs, [name], set, **_reduction(op, scale))
+    return sums, places
+
+
 def barrier(set: int) -> None:
     """Completes when all ranks of the set have reached it."""
     name = "" if tf.executing_eagerly() else _names.in_graph("barrier", set)
@@ -218,6 +227,14 @@ def _reducescatter_back(done: Any, *gradients: Any) -> Any:
     return allgather(scaled, _back_names(names, set), set)
 
 
+def _sparse_allreduce_back(done: Any, gradient: Any, _places: Any) -> Any:
+    """The reduced gradient of each row that this rank gave. All ranks have the same rows."""
+    names, op, scale, set = _of(done, "names", "op", "scale", "set")
+    (reduced,) = allreduce([gradient], _back_names(names, set), op, scale, set)
+    places = tf.searchsorted(done.outputs[1], done.inputs[1])
+    return tf.gather(reduced, places), None, None
+
+
 def _alltoall_back(done: Any, gradient: Any, _received: Any) -> Any:
     names, set = _of(done, "names", "set")
     return alltoall(gradient, done.outputs[1], _back_names(names, set)[0], set)[0], None
@@ -231,6 +248,7 @@ _GRADIENTS: dict[str, Callable[..., Any]] = {
     "broadcast": _broadcast_back,
     "reducescatter": _reducescatter_back,
     "alltoall": _alltoall_back,
+    "sparse_allreduce": _sparse_allreduce_back,
 }
 for _kind, _back in _GRADIENTS.items():
     tf.RegisterGradient(f"Ronde{_kind.title().replace('_', '')}")(_back)

@@ -194,6 +194,32 @@ def ronde_alltoall(
     return _call(work, [tensor, splits], [tensor.dtype, tf.int64], shapes)
 
 
+def ronde_sparse_allreduce(
+    values: tf.Tensor,
+    indices: tf.Tensor,
+    rows: tf.Tensor,
+    names: Any,
+    set: int,
+    program: int,
+    site: str,
+    op: int,
+    prescale: str,
+    postscale: str,
+) -> list[tf.Tensor]:
+    """As the graph op."""
+
+    def work(arrays: list[Any]) -> list[Any]:
+        scale = (float(prescale), float(postscale))
+        call = _call_of(names[0], set, program)._replace(op=op, scale=scale, site=site)
+        places, sums = _OPERATIONS.sparse_allreduce(
+            True, arrays[0], arrays[1], int(arrays[2]), call
+        ).wait()
+        return [sums, places]
+
+    shapes = [_rows_unknown(values), tf.TensorShape([None])]
+    return _call(work, [values, indices, rows], [values.dtype, tf.int64], shapes)
+
+
 def _number(find: Callable[[], int]) -> tf.Tensor:
     """An int32 scalar of what `find` returns when the graph runs."""
     return _call(lambda _: [np.int32(find())], [], [tf.int32], [tf.TensorShape([])])[0]

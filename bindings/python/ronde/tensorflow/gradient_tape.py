@@ -102,8 +102,8 @@ def DistributedGradientTape(
     """A tape like `gradtape` whose gradient() gives the average over all ranks.
 
     compression: one of Compression, or rules by variables' names, see ronde.torch's.
-    sparse_as_dense: tf.IndexedSlices become dense before they are sent; otherwise the ranks' slices
-    are joined.
+    sparse_as_dense: tf.IndexedSlices become dense before they are sent; otherwise slices of one
+    index are averaged.
     gradient_predivide_factor: with Average, divides by it before the sum and by the rest after.
     groups: lists of variables whose gradients are fused, or the number of groups (num_groups).
     scale_local_gradients: gradients of local sources are divided by the number of ranks, which

@@ -91,8 +91,8 @@ def allreduce(
 ) -> Any:
     """Combines a tensor over all ranks, element by element; shapes and dtypes must agree.
 
-    tf.IndexedSlices: the slices of all ranks are joined; the result stands for their sum or
-    average. Other operations, and factors, raise UnsupportedError (a NotImplementedError).
+    tf.IndexedSlices: slices of one index are summed or averaged over the ranks; the result has
+    each index once. Other operations raise UnsupportedError (a NotImplementedError).
     weight: this rank's part in a weighted average, a number or a tensor of one:
     sum(weight * tensor) / sum(weight) over the ranks. It is the number of its samples where batches
     differ; not negative, 0 on some ranks only, for floating types. All ranks give one, or none.
@@ -143,14 +143,14 @@ def grouped_allreduce(
 ) -> list[Any]:
     """allreduce() of several tensors as one operation: all or none. Returns a list.
 
-    tf.IndexedSlices among them are joined as allreduce() does, each as an operation of its own.
+    tf.IndexedSlices among them are summed as allreduce() does, each as an operation of its own.
     """
     del device_dense, device_sparse, ignore_name_scope
     op = reduce_op(average, op)
     scale = (prescale_factor, postscale_factor)
     tensors = several(tensors)
     if any(isinstance(t, tf.IndexedSlices) for t in tensors):
-        check_sparse(op, scale)  # before anything is sent
+        check_sparse(op)  # before anything is sent
     results: list[Any] = [
         reduce_slices(t, compression, op, scale, name and f"{name}.{i}", process_set)
         if isinstance(t, tf.IndexedSlices)

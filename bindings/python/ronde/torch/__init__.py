@@ -21,6 +21,7 @@ from ronde.torch.functions import *
 from ronde.torch.mpi_ops import *
 from ronde.torch.onebit_adam import OneBitAdam as OneBitAdam
 from ronde.torch.optimizer import DistributedOptimizer as DistributedOptimizer
+from ronde.torch.sharded_embedding import ShardedEmbedding as ShardedEmbedding
 from ronde.torch.sharded_muon import ShardedMuon as ShardedMuon
 from ronde.torch.sync_batch_norm import SyncBatchNorm as SyncBatchNorm
 
@@ -32,6 +33,7 @@ if not TYPE_CHECKING:
         "Compression",
         "DistributedOptimizer",
         "OneBitAdam",
+        "ShardedEmbedding",
         "ShardedMuon",
         "SyncBatchNorm",
         "__version__",

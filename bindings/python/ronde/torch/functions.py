@@ -23,6 +23,7 @@ from ronde.torch._optimizers.optimizer_state import TensorsApart, put_state
 from ronde.torch._optimizers.watching import lazy_error
 from ronde.torch._sharded.optimizer import ShardedOptimizer
 from ronde.torch.mpi_ops import broadcast_async_
+from ronde.torch.sharded_embedding import is_shard
 
 __all__ = [
     "allgather_object",
@@ -39,9 +40,9 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
     """Gives every rank the root's parameters, in place.
 
     params: model.state_dict(), model.named_parameters(), a list of tensors, or the model; the same
-    names and shapes on all ranks. Other values of a state_dict are not sent: they must be the same
-    on all ranks. root_rank: a rank of the job. Threads take turns; the order of threads must be the
-    same on all ranks.
+    names and shapes on all ranks. Rows of a ShardedEmbedding stay. Other values of a state_dict are
+    not sent: they must be the same on all ranks. root_rank: a rank of the job. Threads take turns;
+    the order of threads must be the same on all ranks.
     Raises InvalidArgumentError (a ValueError) for anything else, and on all ranks MismatchError
     naming the first difference.
     """
@@ -124,7 +125,7 @@ def _named_values(params: Any) -> list[tuple[str | None, Any]]:
             "expected a state_dict, named parameters, or a list of tensors, "
             f"not {type(params).__name__}"
         )
-    return [(name, value) for name, value in pairs if value is not None]
+    return [(n, value) for n, value in pairs if value is not None and not is_shard(value)]
 
 
 def _check_tensors(pairs: list[Any]) -> None:

@@ -22,6 +22,7 @@ from ronde.torch._optimizers.wrapped_types import typed
 from ronde.torch._sharded.kinds import way_to_shard
 from ronde.torch._sharded.optimizer import ShardedOptimizer, check_sharded
 from ronde.torch.compression import Compression
+from ronde.torch.sharded_embedding import is_shard
 
 
 @typed
@@ -76,6 +77,7 @@ def DistributedOptimizer(
     Raises InvalidArgumentError (a ValueError) for bad names, groups, compressions; TypeError: op.
     """
     check_optimizer(optimizer, (AveragingOptimizer, DeltaOptimizer))
+    _check_whole(optimizer)
     options = GradientOptions(
         compression, sparse_as_dense, op, gradient_predivide_factor, num_groups, groups, process_set
     )
@@ -104,6 +106,15 @@ def DistributedOptimizer(
         optimizer.__dict__["_sharded_by"] = wrapped  # alive on all ranks alike
     _tell_schedulers(optimizer)
     return wrapped
+
+
+def _check_whole(optimizer: torch.optim.Optimizer) -> None:
+    """Raises InvalidArgumentError for parameters that each rank has a part of."""
+    if any(is_shard(p) for group in optimizer.param_groups for p in group["params"]):
+        raise InvalidArgumentError(
+            "the optimizer has the weight of a ShardedEmbedding, whose gradient its owner has "
+            "already; give that an optimizer of its own"
+        )
 
 
 def _whole_again(optimizer: torch.optim.Optimizer) -> Any:

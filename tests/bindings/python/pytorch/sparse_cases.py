@@ -117,3 +117,72 @@ def case_sparse_adam_steps_with_sparse_as_dense():
         changed = (table.weight != before).any(dim=1)
         assert changed.tolist() == [row <= hvd.size() for row in range(6)]
         assert torch.equal(hvd.broadcast(table.weight.detach(), 0), table.weight)
+
+
+def case_sparse_sums_of_every_type_equal_the_dense_sum():
+    torch.manual_seed(hvd.rank())
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32,
+                  torch.int64, torch.uint8, torch.complex64):  # fmt: skip
+        for dims, shape in ((1, (50, 3)), (2, (10, 5, 2)), (2, (7, 9))):
+            count = 0 if hvd.rank() == 1 else 12
+            places = torch.stack([torch.randint(extent, (count,)) for extent in shape[:dims]])
+            values = torch.randint(0, 5, (count, *shape[dims:])).to(dtype)
+            mine = torch.sparse_coo_tensor(places, values, shape)
+            for op in (hvd.Sum, hvd.Average):
+                total = hvd.sparse_allreduce_async(mine, f"{dtype}{shape}{op}", op)()
+                dense = hvd.allreduce(mine.to_dense(), op=op)
+                assert total.is_coalesced()
+                assert total.dtype == dtype
+                limit = 0 if op == hvd.Sum or not (dtype.is_floating_point) else 1e-2
+                assert torch.allclose(total.to_dense(), dense, atol=limit), (dtype, shape, op)
+
+
+def case_sparse_sums_are_the_same_for_skewed_indices():
+    torch.manual_seed(hvd.rank())
+    frequent = torch.rand(20_000).pow(-2).clamp(max=100_000).long() - 1
+    values = torch.randint(-8, 8, (len(frequent), 4)).float()
+    mine = torch.sparse_coo_tensor(frequent[None], values, (100_000, 4))
+    total = hvd.sparse_allreduce_async(mine, "skewed", hvd.Sum)()
+    assert torch.equal(total.to_dense(), hvd.allreduce(mine.to_dense(), op=hvd.Sum))
+    assert torch.equal(hvd.broadcast(total.values(), 0), total.values())
+
+
+def case_sparse_sums_of_a_process_set():
+    ranks = [0, 2] if hvd.size() > 2 else [1]
+    some = hvd.add_process_set(hvd.ProcessSet(ranks))
+    if hvd.rank() in ranks:
+        total = hvd.sparse_allreduce_async(rows(1, hvd.rank()), "some", hvd.Sum, process_set=some)
+        expected = torch.zeros(6, 3)
+        for rank in ranks:
+            for row in (1, rank):
+                expected[row] += rank + 1
+        assert torch.equal(total().to_dense(), expected)
+    hvd.barrier()
+    hvd.remove_process_set(some)
+
+
+def case_sparse_tensors_of_other_shapes_are_an_error_on_all_ranks():
+    other = (hvd.rank() == hvd.size() - 1) * 1
+    with pytest.raises(hvd.HorovodInternalError, match=r"\[6, 3\].*\[6, 4\]"):
+        hvd.sparse_allreduce_async(rows(1, width=3 + other), "width", hvd.Sum)()
+    with pytest.raises(hvd.HorovodInternalError, match=r"\[6, 3\].*\[7, 3\]"):
+        hvd.sparse_allreduce_async(rows(1, height=6 + other), "height", hvd.Sum)()
+
+
+def case_a_rank_that_has_joined_adds_no_rows():
+    if hvd.rank() == 0:
+        total = hvd.sparse_allreduce_async(rows(2), "of one", hvd.Sum)()
+        assert torch.equal(total.to_dense(), rows(2).to_dense())
+    hvd.join()
+
+
+def case_sparse_gradients_have_weights():
+    model, optimizer = embedding_and_optimizer(True)
+    optimizer.set_weight(3.0 if hvd.rank() == 0 else 1.0)
+    before = model.weight.detach().clone()
+    (model(torch.tensor([hvd.rank()])).sum()).backward()
+    optimizer.step()
+    weights = [3.0] + [1.0] * (hvd.size() - 1)
+    for row, weight in enumerate(weights):
+        moved = (before - model.weight.detach())[row]
+        assert torch.allclose(moved, torch.full((4,), 0.5 * weight / sum(weights)))

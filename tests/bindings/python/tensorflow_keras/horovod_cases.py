@@ -59,17 +59,28 @@ def case_slices_and_dense_tensors_travel_together():
 def case_averages_of_slices_are_quotients():
     for dtype in DTYPES:
         averaged = hvd.allreduce(slices_of(dtype, 5), op=hvd.Average)
-        expected = tf.fill([2 * hvd.size(), 3], tf.cast(5, dtype)) / tf.cast(hvd.size(), dtype)
+        expected = tf.cast(summed(5), dtype) / tf.cast(hvd.size(), dtype)
         assert averaged.dtype == expected.dtype  # integers divide to floating point
+        same(averaged.indices, range(hvd.size() + 1))
         same(averaged.values, expected)
 
 
-def case_slices_refuse_other_operations_and_factors():
+def case_slices_have_factors():
+    for run in (hvd.allreduce, tf.function(hvd.allreduce)):
+        doubled = run(slices_of(tf.float32), op=hvd.Sum, prescale_factor=4.0, postscale_factor=0.5)
+        same(dense(doubled), summed(2))
+
+
+def case_slices_out_of_range_are_an_error_on_all_ranks():
+    wrong = tf.IndexedSlices(tf.ones([1, 3]), [hvd.rank() * 9], tf.constant([9, 3]))
+    with pytest.raises(Exception, match="rank 1 of the group gave index 9; allowed: 0 to 8"):
+        hvd.allreduce(wrong, op=hvd.Sum)
+
+
+def case_slices_refuse_other_operations():
     for options, said in (
         ({"op": hvd.Max}, "op=Sum"),
         ({"op": hvd.Product}, "sparse_as_dense=True"),
-        ({"op": hvd.Sum, "prescale_factor": 2.0}, "prescale_factor=2.0"),
-        ({"op": hvd.Average, "postscale_factor": 0.5}, "postscale_factor=0.5"),
     ):
         with pytest.raises(NotImplementedError, match=said) as raised:
             hvd.allreduce(slices_of(tf.float32), **options)

@@ -1,4 +1,4 @@
-"""Allreduces of sparse tensors: gathers all ranks' values and adds those at the same index."""
+"""Allreduces of sparse tensors: values at the same index are added up over the ranks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ronde._calls.handle import Handle
 from ronde._calls.reduce_ops import Average, Sum
 from ronde._collectives.calls import Call
 from ronde._compression.choice import for_values
-from ronde._errors import ArgumentTypeError, InvalidArgumentError, MismatchError
+from ronde._errors import ArgumentTypeError, InvalidArgumentError
 from ronde._job.process_sets import ProcessSet, global_process_set
 from ronde.torch._collectives.adapter import collectives
 from ronde.torch.compression import Compression
@@ -56,7 +56,7 @@ def sparse_allreduce_async(
 
 
 def start_sparse(tensor: torch.Tensor, call: Call, compression: Any) -> Handle[torch.Tensor]:
-    """sparse_allreduce_async(), by the call's name, set, operation and program."""
+    """sparse_allreduce_async() of a call, with its factors and weight."""
     if not isinstance(tensor, torch.Tensor):
         raise ArgumentTypeError(f"expected a torch.Tensor, not {type(tensor).__name__}")
     if tensor.layout is not torch.sparse_coo:
@@ -68,30 +68,44 @@ def start_sparse(tensor: torch.Tensor, call: Call, compression: Any) -> Handle[t
         )
     if call.op not in (Sum, Average):
         raise InvalidArgumentError("sparse tensors can be summed and averaged only")
-    name, process_set, op = call.name, call.process_set, call.op
     source = tensor.detach()
     compression = for_values(compression)
     values, context = compression.compress(source._values())
-    shape = torch.tensor([tensor.shape], device=values.device)
-    parts = [source._indices().t().contiguous(), values, shape]
 
-    def assemble(joined: list[torch.Tensor]) -> torch.Tensor:
-        _check_shapes(name, joined[2])
-        places, values = joined[0], compression.decompress(joined[1], context)
-        if op == Average:
-            values = values / (process_set.size() or 1)
-        return sparse(places.t(), values.to(source.dtype), source.shape).coalesce()
+    def assemble(result: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        places, sums = result
+        sums = compression.decompress(sums, context).to(source.dtype)
+        return coalesced(places, sums.to(source.device), source)
 
-    # One operation, so that a rank that submits a dense tensor by this name gets an error.
-    sent = Call(name, process_set, program=call.program)
-    return collectives.allocating("allgather", False, parts, sent).then(assemble)
+    return start_rows(source, values, call).then(assemble)
 
 
-def _check_shapes(name: str | None, shapes: torch.Tensor) -> None:
-    """Raises MismatchError, on all ranks, unless all of them gave tensors of one shape."""
-    for member, shape in enumerate(shapes.tolist()):
-        if shape != shapes[0].tolist():
-            raise MismatchError(
-                f'sparse allreduce "{name}": member 0 gave a tensor of shape '
-                f"{shapes[0].tolist()}, member {member} one of {shape}"
-            )
+def start_rows(
+    tensor: torch.Tensor, values: torch.Tensor, call: Call
+) -> Handle[tuple[torch.Tensor, torch.Tensor]]:
+    """Starts the sum of these values of a sparse tensor; gives row_numbers() and their sums."""
+    shape = tensor.shape[: tensor.sparse_dim()]
+    program = "; ".join(filter(None, [call.program, f"a sparse tensor of {list(tensor.shape)}"]))
+    sent = call._replace(program=program[:900], compression="", holds_finding=False)
+    numbers = row_numbers(tensor._indices().cpu(), shape).numpy()
+    handle = collectives.sparse_allreduce(False, values.cpu(), numbers, shape.numel(), sent)
+    return handle.then(lambda done: (torch.from_numpy(done[0]), done[1]))
+
+
+def row_numbers(places: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """The places of a sparse tensor's values, counted row by row."""
+    numbers = places.new_zeros(places.shape[1])
+    for place, extent in zip(places, shape):
+        numbers = numbers * extent + place
+    return numbers
+
+
+def coalesced(numbers: torch.Tensor, values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """The sparse tensor, of the shape of `like`, of values at row numbers that ascend."""
+    places = numbers.new_empty((like.sparse_dim(), len(numbers)))
+    for dimension in reversed(range(like.sparse_dim())):
+        extent = max(like.shape[dimension], 1)
+        places[dimension] = numbers % extent
+        numbers = numbers // extent
+    result = sparse(places.to(values.device), values, like.shape)
+    return result._coalesced_(True)

@@ -270,8 +270,6 @@ class AveragingOptimizer(Preparing, Comparing, torch.optim.Optimizer):
             tensors, views = self._prepared(bucket)
         call, compression = self._call_of(bucket), bucket.compression
         if bucket.gradients[0].sparse_dims:
-            if self._weight is not None:
-                raise InvalidArgumentError("sparse gradients take no weight; give sparse_as_dense")
             bucket.handle = self._after_namesakes(
                 bucket.name, lambda: start_sparse(tensors[0], call, compression)
             )

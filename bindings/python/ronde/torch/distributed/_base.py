@@ -237,7 +237,7 @@ class GroupBase(_ProcessGroup):  # type: ignore[misc]
         op: int = reduce_ops.Sum,
         prescale: float = 1.0,
         root: int = -1,
-        splits: Sequence[int] | None = None,
+        splits: Any = None,
         name: str = "",
         compression: str = "",
         weight: float | None = None,
