@@ -55,6 +55,11 @@ def distribute(part, mesh, arguments):
     return fully_shard(part, **options)
 
 
+def loss_in_float32(logits, following):
+    """Of logits that may be in bfloat16."""
+    return loss_of_logits(logits.float(), following)
+
+
 def make_schedule(mesh, arguments):
     """The schedule of this rank's stage, and its module."""
     torch.manual_seed(0)  # all ranks make the same model, and keep their part
@@ -64,13 +69,12 @@ def make_schedule(mesh, arguments):
     part = distribute(ModelPart(model, blocks), mesh, arguments)
     group = mesh.get_group("pipeline")
     stage = PipelineStage(part, at, stages, torch.device("cpu"), group=group)
-    return Schedule1F1B(stage, arguments.microbatches, loss_fn=loss_of_logits), part
+    return Schedule1F1B(stage, arguments.microbatches, loss_fn=loss_in_float32), part
 
 
 def train_step(schedule, part, codes, following):
     """One forward and backward pass; returns the loss on ranks of the last stage, else 0."""
-    found = []
-    given = [codes] if part.is_first else []
+    found, given = [], [codes] if part.is_first else []
     wanted = {"target": following, "losses": found} if part.is_last else {}
     schedule.step(*given, **wanted)
     return torch.stack(found).mean().detach() if found else torch.zeros(())

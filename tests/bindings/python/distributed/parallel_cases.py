@@ -4,6 +4,11 @@ Each training is compared with the same one in a single process.
 """
 
 import datetime
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 import ronde.torch.distributed  # noqa: F401  (registers the backend)
@@ -19,6 +24,10 @@ from torch.distributed.tensor.parallel import (
     RowwiseParallel,
     parallelize_module,
 )
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "examples"))
+import train_gpt_3d
+from character_model import CharacterModel, batch_of, load_text, loss_of
 
 RANKS = (8,)
 WIDTH, ROWS, STEPS = 16, 2, 3
@@ -107,6 +116,34 @@ def sharded(**options):
         fully_shard(block, **options)
     fully_shard(model, **options)
     return model
+
+
+def losses_of_gpt(steps, rows, length):
+    """Of one process that trains the model of the examples."""
+    torch.manual_seed(0)
+    model, text = CharacterModel(longest=length), load_text()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of(model, *batch_of(text, step, rows, length))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def case_the_gpt_of_the_examples_trains_in_three_ways_at_once():
+    file = Path(tempfile.gettempdir()) / f"losses.{os.environ['RANK']}"
+    options = ["--steps", "6", "--rows", "16", "--length", "16"]
+    for more in ([], ["--bfloat16"], ["--pipeline", "4", "--layers", "4", "--tensor", "1"]):
+        sys.argv = ["train_gpt_3d.py", *options, "--losses", str(file), *more]
+        train_gpt_3d.main()
+        if os.environ["RANK"] != "0" or more[:1] == ["--pipeline"]:
+            continue
+        losses = json.loads(file.read_text())
+        tolerance = 0.01 if more else 1e-5
+        assert losses == pytest.approx(losses_of_gpt(6, 16, 16), rel=tolerance)
 
 
 def case_eight_ranks_start():
