@@ -29,9 +29,7 @@ def parse_arguments():
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--rows", type=int, default=32, help="of a batch, over all ranks")
     parser.add_argument("--length", type=int, default=64, help="characters in a row")
-    parser.add_argument("--width", type=int, default=64, help="numbers for each character")
     parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--learning-rate", type=float, default=0.003)
     parser.add_argument("--losses", help="write the loss of each step here, as JSON")
     parser.add_argument("--target", type=float, default=5.0, help="greatest loss at the end")
     return parser.parse_args()
@@ -55,21 +53,19 @@ def distribute(part, mesh, arguments):
     return fully_shard(part, **options)
 
 
-def loss_in_float32(logits, following):
-    """Of logits that may be in bfloat16."""
-    return loss_of_logits(logits.float(), following)
-
-
 def make_schedule(mesh, arguments):
     """The schedule of this rank's stage, and its module."""
     torch.manual_seed(0)  # all ranks make the same model, and keep their part
-    model = CharacterModel(arguments.width, arguments.layers, longest=arguments.length)
+    model = CharacterModel(layers=arguments.layers, longest=arguments.length)
     at, stages = mesh.get_local_rank("pipeline"), arguments.pipeline
     blocks = range(at * arguments.layers // stages, (at + 1) * arguments.layers // stages)
     part = distribute(ModelPart(model, blocks), mesh, arguments)
-    group = mesh.get_group("pipeline")
-    stage = PipelineStage(part, at, stages, torch.device("cpu"), group=group)
-    return Schedule1F1B(stage, arguments.microbatches, loss_fn=loss_in_float32), part
+    stage = PipelineStage(part, at, stages, torch.device("cpu"), group=mesh.get_group("pipeline"))
+
+    def loss_fn(logits, following):
+        return loss_of_logits(logits.float(), following)
+
+    return Schedule1F1B(stage, arguments.microbatches, loss_fn=loss_fn), part
 
 
 def train_step(schedule, part, codes, following):
@@ -83,7 +79,7 @@ def train_step(schedule, part, codes, following):
 def train(mesh, arguments):
     """The loss of each step."""
     schedule, part = make_schedule(mesh, arguments)
-    optimizer = torch.optim.Adam(part.parameters(), lr=arguments.learning_rate)
+    optimizer = torch.optim.Adam(part.parameters(), lr=0.003)
     mine = slice(mesh.get_local_rank("data"), None, mesh.size(1))
     text, losses = load_text(), []
     steps = tqdm(range(arguments.steps), "training", file=sys.stdout, ncols=72, unit="step",
@@ -108,10 +104,7 @@ def main():
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=("pipeline", "data", "tensor"))
     losses = train(mesh, arguments)
     if dist.get_rank() == 0:
-        names = "{} stages x {} shards of data x {} parts of each matrix".format(*shape)
-        print(
-            f"{names}: loss {losses[0]:.4f} at the start, {losses[-1]:.4f} at the end", flush=True
-        )
+        print(f"{mesh}: loss {losses[0]:.4f} at the start, {losses[-1]:.4f} at the end", flush=True)
         if arguments.losses:
             with open(arguments.losses, "w") as file:
                 json.dump(losses, file)

@@ -63,7 +63,7 @@ class PipelineTraces {
     const ScratchFolder scratch;
     std::vector<std::string> texts;
     for (const RankWriter& writer : writers_) texts.push_back(writer.finish());
-    return read_traces(write_traces(scratch, texts));
+    return read_traces(write_texts(scratch, texts));
   }
 
  private:
@@ -221,7 +221,7 @@ TEST_CASE("pipeline: ranks that exchange with both neighbours at once are no pip
     texts.push_back(writer.finish());
   }
   const ScratchFolder scratch;
-  const Read read = read_traces(write_traces(scratch, texts));
+  const Read read = read_traces(write_texts(scratch, texts));
   CHECK(read.analysis.by_steps);
   CHECK_FALSE(find_pipeline(read.job, read.analysis).has_value());
   CHECK(report_data(read.job, read.analysis, read.findings)["pipeline"].is_null());
@@ -245,7 +245,7 @@ TEST_CASE("pipeline: a rank that deals work to the others is no pipeline") {
     texts.push_back(writer.finish());
   }
   const ScratchFolder scratch;
-  const Read read = read_traces(write_traces(scratch, texts));
+  const Read read = read_traces(write_texts(scratch, texts));
   CHECK_FALSE(find_pipeline(read.job, read.analysis).has_value());
 }
 

@@ -180,11 +180,11 @@ std::vector<std::string> traces_of(const Plan& plan) {
 }
 
 std::vector<std::string> write_traces(const ScratchFolder& scratch, const Plan& plan) {
-  return write_traces(scratch, traces_of(plan));
+  return write_texts(scratch, traces_of(plan));
 }
 
-std::vector<std::string> write_traces(const ScratchFolder& scratch,
-                                      const std::vector<std::string>& texts) {
+std::vector<std::string> write_texts(const ScratchFolder& scratch,
+                                     const std::vector<std::string>& texts) {
   std::vector<std::string> paths;
   for (const std::string& text : texts) {
     paths.push_back(scratch.write(fmt::format("t.rank{}.json", paths.size()), text));

@@ -63,8 +63,8 @@ std::vector<std::string> traces_of(const Plan& plan);
 
 /// Writes the traces into `scratch` and gives their paths.
 std::vector<std::string> write_traces(const ScratchFolder& scratch, const Plan& plan);
-std::vector<std::string> write_traces(const ScratchFolder& scratch,
-                                      const std::vector<std::string>& texts);
+std::vector<std::string> write_texts(const ScratchFolder& scratch,
+                                     const std::vector<std::string>& texts);
 
 /// Loads and analyzes them.
 struct Read {
