@@ -14,11 +14,13 @@
 #include "core/ports/event_sink.h"
 #include "tests/timeline/report/synthetic.h"
 #include "timeline/report/reports.h"
+#include "timeline/report/summary.h"
 
 namespace ronde::report {
 namespace {
 
 constexpr double kForwardUs = 1000;
+constexpr double kUpdateUs = 10;
 
 /// Pipelines side by side that follow 1F1B. A stage computes twice as long backward as forward.
 struct PipelinePlan {
@@ -73,7 +75,7 @@ class PipelineTraces {
   }
 
   void run_step(int pipeline, int step) {
-    std::vector<std::vector<int>> left;
+    std::vector<std::vector<int>> left;           // passes of each stage
     std::map<std::pair<int, int>, double> ready;  // by stage and pass
     for (int stage = 0; stage < plan_.stages; ++stage) left.push_back(passes_of(stage, plan_));
     for (int i = 0; i < plan_.microbatches; ++i) ready[{0, i}] = 0;
@@ -87,9 +89,10 @@ class PipelineTraces {
         any = true;
       }
     }
-    for (int stage = 0; plan_.step_marks && stage < plan_.stages; ++stage) {
-      writer_of(pipeline, stage)
-          .count(now_[static_cast<std::size_t>(stage)], kStepCounter, step + 1);
+    for (int stage = 0; stage < plan_.stages; ++stage) {
+      double& now = now_[static_cast<std::size_t>(stage)];
+      now += kUpdateUs;
+      if (plan_.step_marks) writer_of(pipeline, stage).count(now, kStepCounter, step + 1);
     }
   }
 
@@ -247,6 +250,20 @@ TEST_CASE("pipeline: a rank that deals work to the others is no pipeline") {
   const ScratchFolder scratch;
   const Read read = read_traces(write_texts(scratch, texts));
   CHECK_FALSE(find_pipeline(read.job, read.analysis).has_value());
+}
+
+TEST_CASE("pipeline: a wait for a message counts as such though a collective is under way") {
+  Read read = read_plan({});
+  const Means before = means_of(read.analysis);
+  for (RankTrace& rank : read.job.ranks) {
+    for (NamedSpan& wait : rank.waits) wait.is_message = true;
+  }
+  const Means means = means_of(analyze(read.job));
+  CHECK(before.of(Phase::kWire) > 0);
+  CHECK(means.of(Phase::kWire) == 0);
+  CHECK(means.of(Phase::kWaiting) == 0);
+  CHECK(means.of(Phase::kOutside) == doctest::Approx(before.of(Phase::kOutside)));
+  CHECK(means.of(Phase::kOther) > before.of(Phase::kWire));
 }
 
 TEST_CASE("pipeline: ranks without messages are none") {
