@@ -36,6 +36,7 @@ struct FirstMessages {
 
 /// The part of a rank in the messages of the steps.
 struct Neighbours {
+  bool active = false;         ///< It has messages in most steps.
   std::size_t steps = 0;       ///< With messages.
   std::size_t begun = 0;       ///< Steps in which it sends before it has received.
   std::map<int, int> send_to;  ///< Steps by the rank that gets the first message.
@@ -59,6 +60,7 @@ Neighbours neighbours_of(const RankTrace& rank, std::size_t index, const Analysi
   }
   Neighbours found;
   found.steps = steps.size();
+  found.active = 2 * steps.size() > (analysis.by_steps ? analysis.steps.size() : 1);
   for (const auto& [step, first] : steps) {
     found.begun += first.sent_ns < first.received_ns;
     if (first.to >= 0) ++found.send_to[first.to];
@@ -82,10 +84,10 @@ class Chains {
   std::vector<Chain> find() {
     std::vector<Chain> chains;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
-      if (ranks_[i].steps > 0 && ranks_[i].begins()) chains.push_back(from(i));
+      if (ranks_[i].active && ranks_[i].begins()) chains.push_back(from(i));
     }
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
-      if (ranks_[i].steps > 0 && !used_[i]) return {};
+      if (ranks_[i].active && !used_[i]) return {};
     }
     const bool alike = std::ranges::all_of(chains, [&](const Chain& chain) {
       return chain.size() > 1 && chain.size() == chains.front().size();
@@ -106,7 +108,8 @@ class Chains {
 
   [[nodiscard]] std::optional<std::size_t> after(std::size_t rank) const {
     const auto next = index_of_.find(ranks_[rank].next());
-    if (next == index_of_.end() || used_[next->second] || ranks_[next->second].begins()) return {};
+    if (next == index_of_.end() || used_[next->second]) return {};
+    if (!ranks_[next->second].active || ranks_[next->second].begins()) return {};
     return next->second;
   }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "timeline/report/verdict.h"
@@ -32,7 +33,7 @@ struct Pipeline {
   [[nodiscard]] bool names_slowest() const;
 };
 
-/// The pipelines in which all messages of the steps pass: in each step one rank of each sends
+/// The pipelines of all ranks that have messages in most steps: in each step one rank of each sends
 /// first, and the others only once they have received. Nothing if there are none.
 std::optional<Pipeline> find_pipeline(const JobTrace& job, const Analysis& analysis);
 
