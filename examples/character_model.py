@@ -1,7 +1,7 @@
 """A small GPT that predicts the next character, and the text that it learns from.
 
 The text is what every machine with Python has: the sources of the standard library. Shared by
-train_gpt.py, train_checkpoint.py and the scripts that compare.
+train_gpt.py, train_gpt_3d.py, train_pipeline.py, train_checkpoint.py and the scripts that compare.
 """
 
 import sysconfig
@@ -78,9 +78,37 @@ class CharacterModel(nn.Module):
         return self.result(x)
 
 
-def loss_of(model, codes, following):
+class ModelPart(nn.Module):
+    """Consecutive blocks of a CharacterModel, and what stands before or after them."""
+
+    def __init__(self, model, blocks):
+        """blocks: a range of the model's."""
+        super().__init__()
+        self.blocks = model.blocks[blocks.start : blocks.stop]
+        self.is_first = blocks.start == 0
+        self.is_last = blocks.stop == len(model.blocks)
+        if self.is_first:
+            self.characters, self.places = model.characters, model.places
+        if self.is_last:
+            self.result = model.result
+
+    def forward(self, x):
+        """Codes, or the result of the part before -> the logits, or this part's result."""
+        if self.is_first:
+            x = self.characters(x) + self.places(torch.arange(x.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.result(x) if self.is_last else x
+
+
+def loss_of_logits(logits, following):
     """Mean cross entropy of the next character, in nats; chance is log(128) = 4.85."""
-    return nn.functional.cross_entropy(model(codes).flatten(0, 1), following.flatten())
+    return nn.functional.cross_entropy(logits.flatten(0, 1), following.flatten())
+
+
+def loss_of(model, codes, following):
+    """The same, of the model's logits."""
+    return loss_of_logits(model(codes), following)
 
 
 @torch.no_grad()

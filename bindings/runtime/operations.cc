@@ -28,7 +28,8 @@ Status Operations::wait(const OperationPtr& operation, const WaitOptions& option
   if (operation->done()) return operation->status();
   RONDE_RETURN_IF_ERROR(state_.usable());
   const diagnosis::WaitingCallers::Note waiting(callers_);
-  const Timeline::WaitSpan span(timeline_);
+  const bool message = operation->record().kind >= kCollectiveCount;
+  const Timeline::WaitSpan span(timeline_, message ? kMessageWaitSpan : kWaitSpan);
   return engine_.wait(operation, options);
 }
 

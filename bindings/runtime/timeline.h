@@ -66,13 +66,14 @@ class Timeline {
   /// Engine and executors get the sink of their events from it.
   [[nodiscard]] const EventSwitch& events() const noexcept { return switch_; }
 
-  /// Shows that the calling thread waits, while it lives.
+  /// Shows that the calling thread waits, while it lives. `name`: kWaitSpan or kMessageWaitSpan.
   class WaitSpan {
    public:
-    explicit WaitSpan(Timeline& timeline) : timeline_(timeline), events_(timeline.switch_.get()) {
+    WaitSpan(Timeline& timeline, std::string_view name)
+        : timeline_(timeline), events_(timeline.switch_.get()) {
       if (events_ == nullptr) return;
       timeline_.core_wait_.sample(*events_);
-      events_->begin(kWaitTrack, "WAIT", {});
+      events_->begin(kWaitTrack, name, {});
     }
     ~WaitSpan() {
       if (events_ == nullptr) return;

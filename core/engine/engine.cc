@@ -28,7 +28,7 @@ Engine::Engine(EngineOptions options)
       sender_(channel_, *options_.abort),
       queues_(sender_),
       exchange_(sender_),
-      messages_(tasks_, sender_),
+      messages_(tasks_, sender_, options_.events),
       membership_(tasks_, sender_, queues_, messages_),
       router_(role_, sender_, queues_, exchange_, messages_, membership_, options_.on_clock),
       progress_(channel_, tasks_, router_, queues_, membership_, options_.on_stall),

@@ -66,6 +66,13 @@ inline constexpr std::string_view kCoreWaitCounter = "ready without a core in ms
 /// tensors contain a dot.
 inline constexpr std::string_view kMarksTrack = "marks";
 inline constexpr std::string_view kWaitTrack = "waiting";
+/// Spans of the waiting track: for a collective, and for a message between two ranks.
+inline constexpr std::string_view kWaitSpan = "WAIT";
+inline constexpr std::string_view kMessageWaitSpan = "WAIT FOR MESSAGE";
+/// Tracks of the messages with another rank, whose number follows. A span begins once its message
+/// is submitted and the track's earlier ones have ended.
+inline constexpr std::string_view kSendTrack = "send to rank ";
+inline constexpr std::string_view kRecvTrack = "recv from rank ";
 /// The track of a binding's training phases: forward, backward, update.
 inline constexpr std::string_view kPassesTrack = "passes";
 /// The track of a worker's epochs in an elastic job, and that of its transitions between them.

@@ -64,9 +64,9 @@ class BundleExecutor final : public Executor {
         tracer_(options.events, options.set_name),
         binder_(binder_options(options)),
         planner_(binder_.exchange(), options.rank, options.size),
-        on_work_(std::move(options.on_work)),
         sparse_(binder_.host(), binder_.exchange(), options.kernels,
                 {.rank = options.rank, .size = options.size, .path = options.sparse}),
+        on_work_(std::move(options.on_work)),
         on_result_(std::move(options.on_result)) {
     if (options.finds_nonfinite) {
       nonfinite_.emplace(options.kernels, binder_.exchange(), options.rank, options.size);

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -20,6 +21,8 @@ EXAMPLES = sorted((ROOT / "examples").glob("train_*.py"))
 LONGEST = 120  # lines
 AT_FULL_SIZE = {
     "train_gpt.py": ["--target", "2.4"],
+    "train_gpt_3d.py": ["--pipeline", "2", "--tensor", "1", "--target", "2.8"],
+    "train_pipeline.py": ["--target", "2.8"],
     "train_resnet.py": [],
     "train_digits.py": ["--target", "0.9"],
     "train_digits_keras.py": ["--target", "0.9"],
@@ -66,6 +69,41 @@ def single(tmp_path_factory):
 def test_the_loss_curve_is_that_of_one_process_with_the_joined_batch(tmp_path, single, np, style):
     assert_same_curve(losses_of(tmp_path, np, *SMALL, "--style", style), single, 1e-3)
     assert single[-1] < single[0] - 0.5
+
+
+def test_a_pipeline_trains_as_one_process_and_its_report_names_the_slow_stage(tmp_path):
+    trace, file = tmp_path / "trace.json", tmp_path / "losses.json"
+    script = ROOT / "examples" / "train_pipeline.py"
+    small = ("--steps", "12", "--length", "32", "--losses", file, "--blocks", "1", "3")
+    command = [sys.executable, str(script), *map(str, small)]
+    status, output = finish(launch(command, 2, options=["--timeline", str(trace)]))
+    assert status == 0, output
+    assert_same_curve(json.loads(file.read_text()), losses_of_one(12, layers=4, length=32), 1e-4)
+    report = [sys.executable, "-m", "ronde", "timeline", "report", str(trace), "--json"]
+    pipeline = json.loads(subprocess.check_output(report, text=True))["pipeline"]
+    assert [stage["ranks"] for stage in pipeline["stages"]] == [[0], [1]]
+    assert pipeline["slowest"] == 1
+    assert 0.05 < pipeline["bubble"] < 0.9
+    assert pipeline["schedule"] < pipeline["bubble"]
+
+
+def losses_of_one(steps, layers, length):
+    """Of the same training in this process."""
+    sys.path.insert(0, str(ROOT / "examples"))
+    import torch
+    from character_model import CharacterModel, batch_of, load_text, loss_of
+
+    torch.manual_seed(0)
+    model, text = CharacterModel(layers=layers, longest=length), load_text()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of(model, *batch_of(text, step, rows=24, length=length))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
 
 
 def test_training_goes_on_from_a_checkpoint_with_another_number_of_ranks(tmp_path):

@@ -21,7 +21,7 @@ enum class Phase : std::uint8_t {
   kNegotiation,  ///< All had submitted: agreement, queueing, other ranks' executors.
   kPack,         ///< Copies into and out of the fusion buffer.
   kWire,         ///< Data moves.
-  kOther,        ///< Blocked outside a collective: messages between two ranks, ...
+  kOther,        ///< Blocked by a message between two ranks, or by no known operation.
 };
 inline constexpr std::size_t kPhases = 6;
 

@@ -63,7 +63,16 @@ struct NamedSpan {
   std::uint32_t name = 0;
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
-  bool is_pass = false;  ///< A part of training: forward, backward, ...
+  bool is_pass = false;     ///< A part of training: forward, backward, ...
+  bool is_message = false;  ///< Of a wait: for a message, not for a collective.
+};
+
+/// A message with another rank, which has ended.
+struct MessageSpan {
+  int peer = -1;  ///< A rank of the job.
+  bool is_send = false;
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
 };
 
 /// The end of a training step.
@@ -102,6 +111,7 @@ struct RankTrace {
   std::int64_t last_ns = 0;
   std::vector<OperationSpan> operations;  ///< By end.
   std::vector<NamedSpan> waits;           ///< A user's thread was blocked in Ronde.
+  std::vector<MessageSpan> messages;      ///< With one peer, one way: by end.
   std::vector<NamedSpan> marks;           ///< The user's spans, and parts of training.
   std::vector<NamedSpan> pauses;          ///< Nothing was recorded.
   std::vector<NamedSpan> outages;         ///< Of a connection with another host: "OUTAGE rank 1".

@@ -297,6 +297,18 @@ function spans() {
     })));
 }
 
+/** The stages of a pipeline. */
+function pipeline() {
+  if (!data.pipeline) return;
+  const { stages, slowest, bubble, schedule } = data.pipeline;
+  at("pipeline-part").hidden = false;
+  at("bubble").textContent = `${percent(bubble, 1)} of each ${data.unit} is bubble, ` +
+    `${percent(schedule, 1)} by the schedule. Stage ${slowest} is idle least.`;
+  at("stages").append(table("Stages, mean of a " + data.unit, [["stage", asIs], ["ranks", asIs],
+    ["works", time], ["is idle", time]], stages.map((stage, i) =>
+    [i, stage.ranks.join(", "), stage.work_ms, stage.idle_ms])));
+}
+
 /** The epochs of an elastic job. */
 function epochs() {
   if (!data.epochs.length) return;
@@ -312,6 +324,7 @@ legend();
 if (data.steps) {
   whatIfs();
   splitChart();
+  pipeline();
   spans();
   barChart();
   zoomable();

@@ -1,8 +1,10 @@
 #include "timeline/report/rank_loader.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "core/ports/event_sink.h"
@@ -21,6 +23,16 @@ Path path_of(const TraceEvent& event) {
           .backend = std::string(event.backend)};
 }
 
+/// The rank at the end of such a track's name; nothing if the name does not begin with `prefix`.
+std::optional<int> peer_of(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  name.remove_prefix(prefix.size());
+  int peer = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), peer);
+  const bool whole = error == std::errc() && end == name.data() + name.size();
+  return whole ? std::optional(peer) : std::nullopt;
+}
+
 }  // namespace
 
 void RankLoader::name_track(const TraceEvent& event) {
@@ -32,6 +44,12 @@ void RankLoader::name_track(const TraceEvent& event) {
   if (event.given_name == kWaitTrack) track.kind = TrackKind::kWaits;
   if (event.given_name == kRecoveryTrack) track.kind = TrackKind::kTransitions;
   if (event.given_name == kConnectionsTrack) track.kind = TrackKind::kOutages;
+  for (const bool is_send : {true, false}) {
+    const auto peer = peer_of(event.given_name, is_send ? kSendTrack : kRecvTrack);
+    if (!peer) continue;
+    track.kind = TrackKind::kMessages;
+    track.message = {.peer = *peer, .is_send = is_send};
+  }
 }
 
 void RankLoader::take_counter(const TraceEvent& event) {
@@ -65,6 +83,7 @@ void RankLoader::take(const TraceEvent& event) {
   if (event.phase != 'B' && event.phase != 'E') return;
   Track& track = tracks_[event.tid];
   if (track.kind == TrackKind::kOther) return;
+  if (track.kind == TrackKind::kMessages) return take_message(track, event);
   return track.kind == TrackKind::kTensor ? take_tensor(track, event) : take_span(track, event);
 }
 
@@ -72,7 +91,8 @@ void RankLoader::take_span(Track& track, const TraceEvent& event) {
   if (event.phase == 'B') {
     track.open.push_back({.name = job_.names.number_of(event.name),
                           .start_ns = event.at_ns,
-                          .is_pass = track.kind == TrackKind::kPasses});
+                          .is_pass = track.kind == TrackKind::kPasses,
+                          .is_message = event.name == kMessageWaitSpan});
     return;
   }
   if (track.open.empty()) return;
@@ -80,6 +100,11 @@ void RankLoader::take_span(Track& track, const TraceEvent& event) {
   track.open.pop_back();
   span.end_ns = event.at_ns;
   spans_of(track.kind).push_back(span);
+}
+
+void RankLoader::take_message(Track& track, const TraceEvent& event) {
+  (event.phase == 'B' ? track.message.start_ns : track.message.end_ns) = event.at_ns;
+  if (event.phase == 'E') rank_.messages.push_back(track.message);
 }
 
 std::vector<NamedSpan>& RankLoader::spans_of(TrackKind kind) {

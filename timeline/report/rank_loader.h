@@ -22,7 +22,16 @@ class RankLoader {
   void finish();
 
  private:
-  enum class TrackKind { kTensor, kMarks, kPasses, kWaits, kTransitions, kOutages, kOther };
+  enum class TrackKind {
+    kTensor,
+    kMarks,
+    kPasses,
+    kWaits,
+    kTransitions,
+    kOutages,
+    kMessages,
+    kOther
+  };
 
   struct Track {
     TrackKind kind = TrackKind::kTensor;
@@ -36,6 +45,7 @@ class RankLoader {
     int open_runs = 0;          ///< Several tensors of a group share one track.
     std::int64_t run_start_ns = 0;
     bool barrier = false;
+    MessageSpan message;          ///< The open one.
     std::vector<NamedSpan> open;  ///< Open marks and waits.
   };
 
@@ -47,6 +57,7 @@ class RankLoader {
   void name_track(const TraceEvent& event);
   void take_counter(const TraceEvent& event);
   void take_span(Track& track, const TraceEvent& event);
+  void take_message(Track& track, const TraceEvent& event);
   void take_tensor(Track& track, const TraceEvent& event);
   void begin_run(Track& track, const TraceEvent& event);
   void end_run(Track& track, const TraceEvent& event);

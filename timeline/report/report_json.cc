@@ -1,6 +1,7 @@
 #include <string>
 
 #include "core/base/json.h"
+#include "timeline/report/pipeline.h"
 #include "timeline/report/reports.h"
 #include "timeline/report/spans.h"
 #include "timeline/report/summary.h"
@@ -51,6 +52,23 @@ Json span_rows(const std::vector<SpanTime>& spans, double step_ns) {
                     {"whole_ms", in_ms(span.whole_ns)}});
   }
   return list;
+}
+
+/// Null if there is no pipeline.
+Json pipeline_json(const JobTrace& job, const Analysis& analysis) {
+  const auto pipeline = find_pipeline(job, analysis);
+  if (!pipeline) return {};
+  Json stages = Json::array();
+  for (const Stage& stage : pipeline->stages) {
+    Json ranks = Json::array();
+    for (const std::size_t rank : stage.ranks) ranks.push_back(job.ranks[rank].info.rank);
+    stages.push_back(
+        {{"ranks", ranks}, {"work_ms", ms(stage.work_ns)}, {"idle_ms", ms(stage.idle_ns)}});
+  }
+  return {{"stages", stages},
+          {"slowest", pipeline->slowest},
+          {"bubble", pipeline->bubble()},
+          {"schedule", pipeline->schedule_share()}};
 }
 
 Json path_rows(const Analysis& analysis) {
@@ -138,6 +156,7 @@ Json report_data(const JobTrace& job, const Analysis& analysis,
           {"ranks", rank_rows(job, analysis)},
           {"spans", span_rows(spans, means.step_ns)},
           {"unmarked_ms", has_steps ? in_ms(unmarked_ns(analysis, spans)) : Json::array()},
+          {"pipeline", pipeline_json(job, analysis)},
           {"paths", path_rows(analysis)},
           {"tensors", tensor_rows(job)},
           {"what_if", has_steps ? change_rows(job, analysis) : Json::array()}};

@@ -109,7 +109,7 @@ InferredSteps infer_steps(const JobTrace& job) {
 
 namespace {
 
-enum class State : std::uint8_t { kBlocked, kWaiting, kNegotiating, kMoving };
+enum class State : std::uint8_t { kBlocked, kWaiting, kNegotiating, kMoving, kMessage };
 
 /// A moment at which a state begins (+1) or ends (-1).
 struct Edge {
@@ -132,7 +132,8 @@ Edges edges_of(const RankTrace& rank, const BundleIndex& index_of, const Analysi
   Edges edges;
   edges.reserve(rank.operations.size() * 6 + rank.waits.size() * 2);
   for (const NamedSpan& wait : rank.waits) {
-    add_state(edges, State::kBlocked, wait.start_ns, wait.end_ns);
+    const State state = wait.is_message ? State::kMessage : State::kBlocked;
+    add_state(edges, state, wait.start_ns, wait.end_ns);
   }
   for (const OperationSpan& span : rank.operations) {
     const std::uint32_t at = index_of.at(span.bundle);
@@ -215,6 +216,7 @@ class Sweep {
   [[nodiscard]] bool is(State state) const { return counts_[static_cast<std::size_t>(state)] > 0; }
 
   [[nodiscard]] Phase phase() const {
+    if (is(State::kMessage)) return Phase::kOther;
     if (!is(State::kBlocked)) return Phase::kOutside;
     if (is(State::kMoving)) return Phase::kWire;
     if (is(State::kNegotiating)) return Phase::kNegotiation;
@@ -248,7 +250,7 @@ class Sweep {
   Analysis& analysis_;
   CoreWaits core_waits_;
   std::size_t next_ = 0;
-  std::array<int, 4> counts_{};
+  std::array<int, 5> counts_{};
   std::set<std::pair<std::int64_t, std::uint32_t>>
       awaited_;  ///< Ordered by the time they were ready.
 };

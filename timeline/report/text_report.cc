@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "timeline/report/pipeline.h"
 #include "timeline/report/reports.h"
 #include "timeline/report/spans.h"
 #include "timeline/report/statistics.h"
@@ -93,6 +94,20 @@ void add_splits(std::string& out, const JobTrace& job, const Analysis& analysis)
   line(out, "  Data moves for {} per {}: {} of it overlaps with time outside Ronde, {} is exposed.",
        human_time(all.moving_ns), unit_of(analysis), human_time(all.overlapped_ns),
        human_time(all.of(Phase::kWire) + all.of(Phase::kPack)));
+}
+
+void add_pipeline(std::string& out, const JobTrace& job, const Analysis& analysis) {
+  const auto pipeline = find_pipeline(job, analysis);
+  if (!pipeline) return;
+  line(out, "\nPipeline of {} stages: {:.1f} % of each {} is bubble, {:.1f} % by its schedule",
+       pipeline->stages.size(), percent(pipeline->bubble()), unit_of(analysis),
+       percent(pipeline->schedule_share()));
+  for (std::size_t i = 0; i < pipeline->stages.size(); ++i) {
+    const Stage& stage = pipeline->stages[i];
+    line(out, "  {:<32} works {:>9}, is idle {:>9}{}", stage_label(*pipeline, i, job),
+         human_time(stage.work_ns), human_time(stage.idle_ns),
+         i == pipeline->slowest ? ", the least" : "");
+  }
 }
 
 void add_span_row(std::string& out, const std::string& name, const std::vector<double>& own_ns,
@@ -196,6 +211,7 @@ std::string begin_report(const JobTrace& job, const Analysis& analysis,
   add_findings(out, findings);
   if (analysis.steps.empty()) return out;
   add_splits(out, job, analysis);
+  add_pipeline(out, job, analysis);
   add_spans(out, job, analysis);
   return out;
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/base/join_text.h"
+#include "timeline/report/pipeline.h"
 #include "timeline/report/spans.h"
 #include "timeline/report/summary.h"
 #include "timeline/report/what_if.h"
@@ -217,6 +218,10 @@ std::vector<Finding> find_causes(const JobTrace& job, const Analysis& analysis) 
   const Means means = means_of(analysis);
   if (!analysis.steps.empty()) {
     findings = find_waiting(job, analysis);
+    if (const auto pipeline = find_pipeline(job, analysis)) {
+      std::erase_if(findings, [](const Finding& one) { return one.cause == Cause::kUneven; });
+      if (auto bubble = find_bubble(*pipeline, job, analysis)) findings.push_back(*bubble);
+    }
     add_costs(job, analysis, means, findings);
     if (auto span = find_long_span(job, analysis)) findings.push_back(std::move(*span));
   }
@@ -228,9 +233,9 @@ std::vector<Finding> find_causes(const JobTrace& job, const Analysis& analysis) 
 }
 
 std::string_view name_of(Cause cause) noexcept {
-  constexpr std::array<std::string_view, 12> kNames = {
-      "unfinished",   "outage",      "straggler", "contention", "uneven",  "span",
-      "tiny tensors", "negotiation", "wire",      "pack",       "failure", "none"};
+  constexpr std::array<std::string_view, 13> kNames = {
+      "unfinished",   "outage",      "straggler", "contention", "pipeline", "uneven", "span",
+      "tiny tensors", "negotiation", "wire",      "pack",       "failure",  "none"};
   return kNames[static_cast<std::size_t>(cause)];
 }
 

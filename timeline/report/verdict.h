@@ -14,6 +14,7 @@ enum class Cause : std::uint8_t {
   kOutage,       ///< Connections between hosts did not work for a time.
   kStraggler,    ///< One rank is repeatedly late.
   kContention,   ///< Ranks are runnable without a core, or outnumber cores and wait for each other.
+  kPipeline,     ///< Stages of a pipeline wait for their neighbours.
   kUneven,       ///< Ranks wait for one another, but not for a particular one.
   kSpan,         ///< A span of the user takes much of each step on all ranks.
   kTinyTensors,  ///< Many small operations, each on its own.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/clock.h"
 #include "core/base/wire_codec.h"
 
 namespace ronde {
@@ -67,10 +68,10 @@ void Messages::start(Send send, std::int64_t tag, const std::string& type) {
   const int self = sender_.topology().rank;
   if (to == self) {
     arrive({self, tag, id, data.size(), type, true, {data.begin(), data.end()}});
-    ended_.push_back({operation, {}});
+    ended_.push_back({operation, {}, to});
   } else if (data.size() <= eager_bytes_) {
     emit(to, {Part::kWhole, id, tag, data.size(), 0, type}, data);
-    ended_.push_back({operation, {}});
+    ended_.push_back({operation, {}, to});
   } else {
     emit(to, {Part::kAnnounce, id, tag, data.size(), 0, type});
     sending_.emplace(id, std::move(send));
@@ -145,7 +146,7 @@ Status Messages::check_fit(const Receive& receive, const Arrival& arrival) {
 
 void Messages::finish_receive(Receive& receive, int source, Status status) {
   if (receive.message != nullptr) *receive.message = {source, receive.tag, receive.expected};
-  ended_.push_back({std::move(receive.operation), std::move(status)});
+  ended_.push_back({std::move(receive.operation), std::move(status), source});
 }
 
 void Messages::ask(int from, std::uint64_t id, std::size_t offset) {
@@ -192,7 +193,7 @@ Status Messages::on_ask(int from, const Header& header) {
   }
   Send& send = found->second;
   if (header.offset >= send.data.size()) {
-    ended_.push_back({std::move(send.operation), {}});
+    ended_.push_back({std::move(send.operation), {}, from});
     sending_.erase(found);
     return {};
   }
@@ -255,9 +256,24 @@ void Messages::fail_all(const Status& reason) {
 
 void Messages::flush() {
   sender_.send(EnginePart::kMessage, 0);
-  for (const Ended& each : ended_) tasks_.finish_message(*each.operation, each.status);
+  for (const Ended& each : ended_) {
+    record(each);
+    tasks_.finish_message(*each.operation, each.status);
+  }
   if (!ended_.empty()) tasks_.notify_callers();
   ended_.clear();
+}
+
+void Messages::record(const Ended& message) {
+  EventSink* const events = events_ != nullptr ? events_->get() : nullptr;
+  if (events == nullptr || message.peer < 0 || !message.status.ok()) return;
+  const RecordTicket facts = message.operation->record();
+  const bool sends = facts.kind == kSendKind;
+  const std::string track = fmt::format("{}{}", sends ? kSendTrack : kRecvTrack, message.peer);
+  std::int64_t& last_ns = recorded_[track];
+  const std::int64_t start_ns = std::max(facts.submitted_ns, last_ns);
+  last_ns = std::max(start_ns, to_ns(now()));
+  events->span(track, sends ? "SEND" : "RECV", {start_ns, last_ns}, {.bytes = facts.bytes});
 }
 
 }  // namespace ronde

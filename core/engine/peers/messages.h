@@ -14,6 +14,7 @@
 #include "core/base/status.h"
 #include "core/engine/frames/frame.h"
 #include "core/engine/queues/task_queue.h"
+#include "core/ports/event_sink.h"
 
 namespace ronde {
 
@@ -31,9 +32,11 @@ struct Message {
 /// arrive in the order sent. Threads: the driving thread, unless a member says otherwise.
 class Messages {
  public:
-  /// `eager_bytes`: messages up to this length are sent without asking. The others outlive this.
-  Messages(TaskQueue& tasks, FrameSender& sender, std::size_t eager_bytes = std::size_t{64} << 10)
-      : tasks_(tasks), sender_(sender), eager_bytes_(eager_bytes) {}
+  /// `eager_bytes`: messages up to this length are sent without asking. The others outlive this;
+  /// `events` may be null.
+  Messages(TaskQueue& tasks, FrameSender& sender, const EventSwitch* events = nullptr,
+           std::size_t eager_bytes = std::size_t{64} << 10)
+      : tasks_(tasks), sender_(sender), events_(events), eager_bytes_(eager_bytes) {}
 
   /// Starts a send; `data` stays valid until the operation is done. `to` may be this rank. `type`:
   /// of the elements; a receive of another type fails. Empty: any. Threads: any. Blocks: never.
@@ -80,6 +83,7 @@ class Messages {
   struct Ended {
     OperationPtr operation;
     Status status;
+    int peer = -1;  ///< The other rank; -1: unknown.
   };
 
   void start(Send send, std::int64_t tag, const std::string& type);
@@ -88,6 +92,8 @@ class Messages {
   Status take_frame(int from, std::span<const std::byte> payload);
   /// Sends frames and ends the operations that are done.
   void flush();
+  /// Adds the message to the timeline.
+  void record(const Ended& message);
   void emit(int to, const Header& header, std::span<const std::byte> data = {});
   void arrive(Arrival arrival);
   void match(Receive receive, Arrival& arrival);
@@ -103,6 +109,7 @@ class Messages {
 
   TaskQueue& tasks_;
   FrameSender& sender_;
+  const EventSwitch* const events_;
   const std::size_t eager_bytes_;
   std::uint64_t next_id_ = 1;
   std::list<Receive> posted_;
@@ -110,7 +117,8 @@ class Messages {
   std::map<std::uint64_t, Send> sending_;                       // by own id
   std::map<std::pair<int, std::uint64_t>, Receive> receiving_;  // by sender and its id
   std::vector<Ended> ended_;
-  std::map<int, Status> left_;  // ranks that have left, and why
+  std::map<int, Status> left_;                    // ranks that have left, and why
+  std::map<std::string, std::int64_t> recorded_;  // by track: the end of the last message
 };
 
 }  // namespace ronde

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from jobs import CaseResults
 
+MOST_RANKS = 4  # of a job that is not slow
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}  # for TensorFlow
 
 
@@ -74,6 +75,8 @@ class Case(pytest.Item):
         super().__init__(**of_pytest)
         self.case, self.np, self.line, self.wants = case, np, line, wants
         self.job = (self.path.parent, np, wants.options)
+        if np > MOST_RANKS:
+            self.add_marker("slow")
 
     def setup(self):
         """Skips the case where its package is not installed."""

@@ -39,7 +39,7 @@ TEST_CASE("Timeline: it holds what happens between start and stop, and not what 
   timeline.pause(true);
   timeline.pause(false);
   timeline.mark("resumed");
-  { const Timeline::WaitSpan waiting(timeline); }
+  { const Timeline::WaitSpan waiting(timeline, kWaitSpan); }
   CHECK(timeline.stop().ok());
   CHECK(timeline.stop().ok());
   timeline.mark("after");

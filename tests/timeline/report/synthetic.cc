@@ -16,43 +16,11 @@ namespace {
 constexpr std::int64_t kStartNs = 1'000'000'000;
 
 RecordingInfo info_of(const Plan& plan, int rank) {
-  RecordingInfo info;
+  RecordingInfo info = RankWriter::info_of(rank, plan.ranks);
   info.cores = plan.cores;
-  info.rank = rank;
-  info.size = plan.ranks;
-  info.host = "node1";
-  info.boot_id = "boot";
-  info.steady_start_ns = kStartNs + rank * 1'000'000;  // ranks start one after another
-  info.epoch_start_us = 5'000'000;
   info.job = plan.job;
   return info;
 }
-
-/// One rank's trace as it grows.
-class Writer {
- public:
-  explicit Writer(const RecordingInfo& info)
-      : formatter_(info), text_("[\n" + format_header(info)) {}
-
-  void add(EventKind kind, double at_us, std::string_view track, std::string_view name = {},
-           const Event& facts = {}) {
-    Event event = facts;
-    event.kind = kind;
-    event.at_ns = kStartNs + 10'000'000 + static_cast<std::int64_t>(at_us * 1000);
-    event.track = track;
-    event.name = name;
-    formatter_.append(text_, event);
-  }
-  void span(double from_us, double to_us, std::string_view track, std::string_view name) {
-    add(EventKind::kBegin, from_us, track, name);
-    add(EventKind::kEnd, to_us, track);
-  }
-  [[nodiscard]] std::string finish() const { return text_ + "\n]\n"; }
-
- private:
-  TraceFormatter formatter_;
-  std::string text_;
-};
 
 /// A job under way.
 class Job {
@@ -68,7 +36,7 @@ class Job {
 
   [[nodiscard]] std::vector<std::string> finish() const {
     std::vector<std::string> texts;
-    for (const Writer& writer : writers_) texts.push_back(writer.finish());
+    for (const RankWriter& writer : writers_) texts.push_back(writer.finish());
     return texts;
   }
 
@@ -121,18 +89,12 @@ class Job {
   void mark(std::size_t rank, double at, int step) {
     if (const double us = plan_.no_core_us(static_cast<int>(rank), step); us >= 0) {
       no_core_ms_[rank] += us / 1000;
-      count(writers_[rank], at, kCoreWaitCounter, no_core_ms_[rank]);
+      writers_[rank].count(at, kCoreWaitCounter, no_core_ms_[rank]);
     }
     if (plan_.cpu_cores >= 0) {
-      count(writers_[rank], at, kCpuCounter, plan_.cpu_cores * at / 1000);
+      writers_[rank].count(at, kCpuCounter, plan_.cpu_cores * at / 1000);
     }
-    count(writers_[rank], at, kStepCounter, step + 1);
-  }
-
-  static void count(Writer& writer, double at, std::string_view name, double value) {
-    Event facts;
-    facts.value = value;
-    writer.add(EventKind::kCounter, at, {}, name, facts);
+    writers_[rank].count(at, kStepCounter, step + 1);
   }
 
   void write_bundle(int bundle, const std::vector<double>& submit, double agreed, double start,
@@ -143,7 +105,7 @@ class Job {
     }
   }
 
-  void write_tensors(Writer& writer, int bundle, double submit, double agreed, double start,
+  void write_tensors(RankWriter& writer, int bundle, double submit, double agreed, double start,
                      double end) const {
     Event facts;
     facts.collective = Collective::kAllreduce;
@@ -172,11 +134,44 @@ class Job {
   std::mt19937 random_;
   std::vector<double> now_;
   std::vector<double> no_core_ms_;
-  std::vector<Writer> writers_;
+  std::vector<RankWriter> writers_;
   std::uint64_t bundles_ = 0;
 };
 
 }  // namespace
+
+RecordingInfo RankWriter::info_of(int rank, int size) {
+  RecordingInfo info;
+  info.rank = rank;
+  info.size = size;
+  info.host = "node1";
+  info.boot_id = "boot";
+  info.steady_start_ns = kStartNs + rank * 1'000'000;  // ranks start one after another
+  info.epoch_start_us = 5'000'000;
+  info.job = "job";
+  return info;
+}
+
+void RankWriter::add(EventKind kind, double at_us, std::string_view track, std::string_view name,
+                     const Event& facts) {
+  Event event = facts;
+  event.kind = kind;
+  event.at_ns = kStartNs + 10'000'000 + static_cast<std::int64_t>(at_us * 1000);
+  event.track = track;
+  event.name = name;
+  formatter_.append(text_, event);
+}
+
+void RankWriter::span(double from_us, double to_us, std::string_view track, std::string_view name) {
+  add(EventKind::kBegin, from_us, track, name);
+  add(EventKind::kEnd, to_us, track);
+}
+
+void RankWriter::count(double at_us, std::string_view name, double value) {
+  Event facts;
+  facts.value = value;
+  add(EventKind::kCounter, at_us, {}, name, facts);
+}
 
 std::vector<std::string> traces_of(const Plan& plan) {
   Job job(plan);
@@ -185,8 +180,13 @@ std::vector<std::string> traces_of(const Plan& plan) {
 }
 
 std::vector<std::string> write_traces(const ScratchFolder& scratch, const Plan& plan) {
+  return write_texts(scratch, traces_of(plan));
+}
+
+std::vector<std::string> write_texts(const ScratchFolder& scratch,
+                                     const std::vector<std::string>& texts) {
   std::vector<std::string> paths;
-  for (const std::string& text : traces_of(plan)) {
+  for (const std::string& text : texts) {
     paths.push_back(scratch.write(fmt::format("t.rank{}.json", paths.size()), text));
   }
   return paths;
@@ -194,7 +194,11 @@ std::vector<std::string> write_traces(const ScratchFolder& scratch, const Plan& 
 
 Read read_plan(const Plan& plan) {
   const ScratchFolder scratch;
-  auto job = load_traces(write_traces(scratch, plan));
+  return read_traces(write_traces(scratch, plan));
+}
+
+Read read_traces(const std::vector<std::string>& paths) {
+  auto job = load_traces(paths);
   if (!job.ok()) throw std::runtime_error(job.status().to_string());
   Read read{std::move(*job), {}, {}};
   read.analysis = analyze(read.job);

@@ -5,9 +5,11 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/timeline/scratch.h"
+#include "timeline/recording/trace_format.h"
 #include "timeline/report/verdict.h"
 
 namespace ronde::report {
@@ -38,11 +40,31 @@ struct Plan {
   std::function<double(int rank, int step)> late_us = [](int, int) { return 0.0; };
 };
 
+/// One rank's trace as it grows. Times are microseconds.
+class RankWriter {
+ public:
+  static RecordingInfo info_of(int rank, int size);
+  explicit RankWriter(const RecordingInfo& info)
+      : formatter_(info), text_("[\n" + format_header(info)) {}
+
+  void add(EventKind kind, double at_us, std::string_view track, std::string_view name = {},
+           const Event& facts = {});
+  void span(double from_us, double to_us, std::string_view track, std::string_view name);
+  void count(double at_us, std::string_view name, double value);
+  [[nodiscard]] std::string finish() const { return text_ + "\n]\n"; }
+
+ private:
+  TraceFormatter formatter_;
+  std::string text_;
+};
+
 /// The trace of each rank, as its recorder would have written it.
 std::vector<std::string> traces_of(const Plan& plan);
 
 /// Writes the traces into `scratch` and gives their paths.
 std::vector<std::string> write_traces(const ScratchFolder& scratch, const Plan& plan);
+std::vector<std::string> write_texts(const ScratchFolder& scratch,
+                                     const std::vector<std::string>& texts);
 
 /// Loads and analyzes them.
 struct Read {
@@ -51,6 +73,7 @@ struct Read {
   std::vector<Finding> findings;
 };
 Read read_plan(const Plan& plan);
+Read read_traces(const std::vector<std::string>& paths);
 
 /// The finding of that cause, or null.
 const Finding* finding_of(const Read& read, Cause cause);

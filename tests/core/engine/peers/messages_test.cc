@@ -18,6 +18,26 @@ struct MessagesFixture : test::EngineParts {
   std::vector<std::byte> got{std::byte{0}, std::byte{0}};
 };
 
+/// Keeps the spans of messages.
+class MessageSpans final : public EventSink {
+ public:
+  struct Span {
+    std::string track;
+    TimeSpan times;
+    std::uint64_t bytes = 0;
+  };
+  void begin(std::string_view, std::string_view, const EventArgs&) override {}
+  void end(std::string_view, const EventArgs&) override {}
+  void instant(std::string_view, std::string_view) override {}
+  void counter(std::string_view, double) override {}
+  void span(std::string_view track, std::string_view, TimeSpan times,
+            const EventArgs& args) override {
+    spans.push_back({std::string(track), times, args.bytes});
+  }
+
+  std::vector<Span> spans;
+};
+
 /// Ranks whose frames are delivered by hand; messages of more than 8 bytes are long.
 class Ranks {
  public:
@@ -25,6 +45,7 @@ class Ranks {
     for (int r = 0; r < ranks; ++r) ranks_.push_back(std::make_unique<Rank>(r, ranks));
   }
   Messages& operator[](int rank) { return at(rank).messages; }
+  std::vector<MessageSpans::Span>& spans(int rank) { return at(rank).sink.spans; }
 
   /// Starts what was posted on one rank.
   bool start(int rank) { return at(rank).tasks.run(); }
@@ -46,8 +67,10 @@ class Ranks {
 
  private:
   struct Rank : test::EngineParts {
-    Rank(int rank, int ranks) : EngineParts(rank, ranks) {}
-    Messages messages{tasks, sender, 8};
+    Rank(int rank, int ranks) : EngineParts(rank, ranks) { events.set(&sink); }
+    MessageSpans sink;
+    EventSwitch events;
+    Messages messages{tasks, sender, &events, 8};
   };
   Rank& at(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
 
@@ -144,6 +167,38 @@ TEST_CASE("Messages: a long message is pulled in chunks") {
   CHECK(sent->done());
   CHECK(received->done());
   CHECK(buffer == data);
+}
+
+TEST_CASE("Messages: the timeline has their spans by peer, one after the other") {
+  Ranks ranks;
+  std::string buffers[2] = {std::string(2, ' '), std::string(20, ' ')};
+  for (std::string& buffer : buffers) (void)ranks[1].recv(kAnySource, 1, writable(buffer), nullptr);
+  for (const std::size_t bytes : {2UL, 20UL}) {  // sent at once, and pulled
+    const std::string data(bytes, 'x');
+    (void)ranks[0].send(1, 1, as_bytes(data));
+    ranks.settle();
+  }
+  for (const int rank : {0, 1}) {
+    const auto& spans = ranks.spans(rank);
+    REQUIRE(spans.size() == 2);
+    CHECK(spans[0].bytes == 2);
+    CHECK(spans[1].bytes == 20);
+    for (const auto& span : spans) {
+      CHECK(span.track == (rank == 0 ? "send to rank 1" : "recv from rank 0"));
+      CHECK(span.times.start_ns <= span.times.end_ns);
+    }
+    CHECK(spans[0].times.end_ns <= spans[1].times.start_ns);
+  }
+}
+
+TEST_CASE("Messages: the timeline has none that failed") {
+  Ranks ranks;
+  std::string buffer(1, ' ');
+  (void)ranks[1].recv(0, 1, writable(buffer), nullptr);
+  (void)ranks[0].send(1, 1, as_bytes("too long"));
+  ranks.settle();
+  CHECK(ranks.spans(1).empty());
+  CHECK(ranks.spans(0).size() == 1);
 }
 
 TEST_CASE("Messages: a receive of elements of another type fails and writes nothing") {
