@@ -194,7 +194,8 @@ class ShardedEmbedding(nn.Module):
     def table(self) -> torch.Tensor:
         """The whole table, on every rank. Collective."""
         rows = allgather(self.weight.detach(), f"{self._name}.table", process_set=self.process_set)
-        return self._interleaved(rows.split([self._rows_of(m) for m in range(self._size)]))
+        counts = [self._rows_of(member) for member in range(self._size)]
+        return self._interleaved(rows.split(counts))  # type: ignore[no-untyped-call]
 
     def load_table(self, table: torch.Tensor) -> None:
         """Takes this rank's rows of a whole table, which table() or joined() gives."""
