@@ -41,6 +41,7 @@ struct PipelinePlan {
 /// The passes of a stage in the order of 1F1B: microbatches, backward if negative (less one).
 std::vector<int> passes_of(int stage, const PipelinePlan& plan) {
   std::vector<int> passes;
+  passes.reserve(2 * static_cast<std::size_t>(plan.microbatches));
   const int ahead = std::min(plan.microbatches, plan.stages - 1 - stage);
   for (int i = 0; i < ahead; ++i) passes.push_back(i);
   for (int i = ahead; i < plan.microbatches; ++i) {
@@ -77,6 +78,7 @@ class PipelineTraces {
   void run_step(int pipeline, int step) {
     std::vector<std::vector<int>> left;           // passes of each stage
     std::map<std::pair<int, int>, double> ready;  // by stage and pass
+    left.reserve(now_.size());
     for (int stage = 0; stage < plan_.stages; ++stage) left.push_back(passes_of(stage, plan_));
     for (int i = 0; i < plan_.microbatches; ++i) ready[{0, i}] = 0;
     for (int i = 1; i <= plan_.microbatches; ++i) ready[{plan_.stages - 1, -i}] = 0;

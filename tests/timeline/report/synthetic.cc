@@ -146,7 +146,8 @@ RecordingInfo RankWriter::info_of(int rank, int size) {
   info.size = size;
   info.host = "node1";
   info.boot_id = "boot";
-  info.steady_start_ns = kStartNs + rank * 1'000'000;  // ranks start one after another
+  info.steady_start_ns =
+      kStartNs + std::int64_t{rank} * 1'000'000;  // ranks start one after another
   info.epoch_start_us = 5'000'000;
   info.job = "job";
   return info;
@@ -186,6 +187,7 @@ std::vector<std::string> write_traces(const ScratchFolder& scratch, const Plan& 
 std::vector<std::string> write_texts(const ScratchFolder& scratch,
                                      const std::vector<std::string>& texts) {
   std::vector<std::string> paths;
+  paths.reserve(texts.size());
   for (const std::string& text : texts) {
     paths.push_back(scratch.write(fmt::format("t.rank{}.json", paths.size()), text));
   }
