@@ -53,10 +53,10 @@ struct Config {
   std::string replica_check = "warn";   ///< Where they differ: "warn", "fail" or "repair".
   /// If values that were reduced are not finite: "off" (nobody looks), "warn", "fail" or "skip".
   std::string check_nonfinite = "off";
-  std::string check_mean;  ///< A part of the names of allreduces; empty: none is compared.
+  std::string check_mean;      ///< A part of the names of allreduces; empty: none is compared.
   std::size_t check_sums = 0;  ///< One of so many allreduces is computed once more; 0: none.
-  bool checksums = false;  ///< Data is checked where one rank gets it from another.
-  std::string inject;      ///< Faults to plant, as `ronde run --inject` sets it; empty: none.
+  bool checksums = false;      ///< Data is checked where one rank gets it from another.
+  std::string inject;          ///< Faults to plant, as `ronde run --inject` sets it; empty: none.
   std::size_t fusion_threshold_bytes = std::size_t{128} << 20;
   std::size_t partition_bytes = std::size_t{16} << 20;  ///< Larger bundles run in pieces; 0: whole.
   std::size_t inline_bytes = std::size_t{1} << 20;  ///< Larger bundles go to the queue's thread.
