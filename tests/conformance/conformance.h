@@ -123,8 +123,6 @@ void conformance_abort(ConformanceFixture& fixture);
                           conformance_averages)                                                   \
   RONDE_CONFORMANCE_CASE_(name ": the mean of equal values is that value", Fixture,               \
                           conformance_means)                                                      \
-  RONDE_CONFORMANCE_CASE_(name ": sparse rows of equal index are added up", Fixture,              \
-                          conformance_sparse)                                                     \
   RONDE_CONFORMANCE_CASE_(name ": Adasum is within 1 ulp of its formula", Fixture,                \
                           conformance_adasum)                                                     \
   RONDE_CONFORMANCE_CASE_(name ": nobody leaves a barrier before all have come", Fixture,         \
@@ -132,7 +130,9 @@ void conformance_abort(ConformanceFixture& fixture);
   RONDE_CONFORMANCE_CASE_(name ": abort ends every wait for a rank that never comes", Fixture,    \
                           conformance_abort)
 
-/// The case that holds over host memory alone.
-#define RONDE_NONFINITE_CONFORMANCE(name, Fixture)                                             \
+/// The cases that hold over host memory alone.
+#define RONDE_HOST_CONFORMANCE(name, Fixture)                                                  \
   RONDE_CONFORMANCE_CASE_(name ": who put in NaN or Inf first is known to all ranks", Fixture, \
-                          conformance_nonfinite)
+                          conformance_nonfinite)                                               \
+  RONDE_CONFORMANCE_CASE_(name ": sparse rows of equal index are added up", Fixture,           \
+                          conformance_sparse)

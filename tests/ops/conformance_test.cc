@@ -33,7 +33,7 @@ struct Bruck : LocalFixture {
 }  // namespace
 
 RONDE_CONFORMANCE("local", LocalFixture)
-RONDE_NONFINITE_CONFORMANCE("local", LocalFixture)
+RONDE_HOST_CONFORMANCE("local", LocalFixture)
 
 RONDE_CONFORMANCE_CASE_("ring: allreduce of every type, op and count", Ring, conformance_allreduce)
 RONDE_CONFORMANCE_CASE_("ring: allreduce of large tensors", Ring, conformance_large_allreduce)

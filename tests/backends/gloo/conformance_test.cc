@@ -30,7 +30,7 @@ struct NativeFixture : GlooFixture {
 }  // namespace
 
 RONDE_CONFORMANCE("gloo", GlooFixture)
-RONDE_NONFINITE_CONFORMANCE("gloo", GlooFixture)
+RONDE_HOST_CONFORMANCE("gloo", GlooFixture)
 
 RONDE_CONFORMANCE_CASE_("gloo native: allreduce of every type, op and count", NativeFixture,
                         conformance_allreduce)

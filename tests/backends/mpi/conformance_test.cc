@@ -28,7 +28,7 @@ struct NativeFixture : MpiFixture {
 }  // namespace
 
 RONDE_CONFORMANCE("mpi", MpiFixture)
-RONDE_NONFINITE_CONFORMANCE("mpi", MpiFixture)
+RONDE_HOST_CONFORMANCE("mpi", MpiFixture)
 
 RONDE_CONFORMANCE_CASE_("mpi native: allreduce of every type, op and count", NativeFixture,
                         conformance_allreduce)

@@ -50,14 +50,14 @@ struct CheckedRingFixture : CheckedFixture {
 
 RONDE_CONFORMANCE("shm, checksums", CheckedFixture)
 RONDE_CONFORMANCE("shm, ring, checksums", CheckedRingFixture)
-RONDE_NONFINITE_CONFORMANCE("shm, checksums", CheckedFixture)
+RONDE_HOST_CONFORMANCE("shm, checksums", CheckedFixture)
 RONDE_CONFORMANCE("shm", ShmFixture)
 RONDE_CONFORMANCE("shm, ring", ShmRingFixture)
 RONDE_CONFORMANCE("shm, single copy", SingleCopyFixture)
 RONDE_CONFORMANCE("shm, staged", StagedFixture)
-RONDE_NONFINITE_CONFORMANCE("shm", ShmFixture)
-RONDE_NONFINITE_CONFORMANCE("shm, ring", ShmRingFixture)
-RONDE_NONFINITE_CONFORMANCE("shm, single copy", SingleCopyFixture)
-RONDE_NONFINITE_CONFORMANCE("shm, staged", StagedFixture)
+RONDE_HOST_CONFORMANCE("shm", ShmFixture)
+RONDE_HOST_CONFORMANCE("shm, ring", ShmRingFixture)
+RONDE_HOST_CONFORMANCE("shm, single copy", SingleCopyFixture)
+RONDE_HOST_CONFORMANCE("shm, staged", StagedFixture)
 
 }  // namespace ronde::test

@@ -246,7 +246,7 @@ TEST_CASE("host_layout: ranks by host, and where this one is") {
 }
 
 RONDE_CONFORMANCE("hierarchical", HierarchicalFixture)
-RONDE_NONFINITE_CONFORMANCE("hierarchical", HierarchicalFixture)
+RONDE_HOST_CONFORMANCE("hierarchical", HierarchicalFixture)
 
 RONDE_CONFORMANCE_CASE_("hierarchical in slices: allreduce of every type, op and count",
                         SmallSlices, conformance_allreduce)

@@ -47,7 +47,7 @@ RONDE_CONFORMANCE("tcp, between hosts, checksums", CheckedFixture)
 RONDE_CONFORMANCE("tcp, one host, checksums", UnixCheckedFixture)
 RONDE_CONFORMANCE("tcp, between hosts, healing, checksums", HealingCheckedFixture)
 RONDE_CONFORMANCE("tcp, over two interfaces, healing, checksums", TwoInterfacesCheckedFixture)
-RONDE_NONFINITE_CONFORMANCE("tcp, one host", UnixFixture)
-RONDE_NONFINITE_CONFORMANCE("tcp, between hosts", TcpFixture)
+RONDE_HOST_CONFORMANCE("tcp, one host", UnixFixture)
+RONDE_HOST_CONFORMANCE("tcp, between hosts", TcpFixture)
 
 }  // namespace ronde::test
