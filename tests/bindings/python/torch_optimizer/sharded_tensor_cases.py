@@ -4,7 +4,8 @@ import pytest
 import ronde
 import ronde.torch as hvd
 import torch
-from ronde.torch._sharded.kinds import costs, owners
+from ronde._training.owners import owners
+from ronde.torch._sharded.kinds import costs
 from sharded_models import assert_same, batch
 from torch import nn
 
