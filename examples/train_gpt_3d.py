@@ -100,6 +100,8 @@ def main():
     size, others = dist.get_world_size(), arguments.pipeline * arguments.tensor
     if size % others != 0 or arguments.rows % (size // others * arguments.microbatches) != 0:
         sys.exit(f"{size} ranks: not a multiple of --pipeline times --tensor, or rows left over")
+    if arguments.layers < arguments.pipeline:
+        sys.exit(f"--layers {arguments.layers} is less than --pipeline {arguments.pipeline}")
     shape = (arguments.pipeline, size // others, arguments.tensor)
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=("pipeline", "data", "tensor"))
     losses = train(mesh, arguments)

@@ -144,20 +144,20 @@ def broadcast_optimizer_state(
     """Gives every rank the root's optimizer state and options (learning rate, ...), in place.
 
     Works for every torch optimizer, also before its first step. Groups, their lists and tensors
-    stay the same objects, so schedulers made before go on. Of a sharded optimizer it sends the
-    options alone: its state has no copies that could differ. `model` is accepted for Horovod
-    scripts and not needed. Raises InvalidArgumentError for other objects; on all ranks
-    MismatchError if the groups differ in their numbers of parameters.
+    stay the same objects, so schedulers made before go on. Of a sharded optimizer, and one of
+    ShardedEmbeddings, it sends the options alone: its state has no copies that could differ.
+    `model` is accepted for Horovod scripts and not needed. Raises InvalidArgumentError for other
+    objects; on all ranks MismatchError if the groups differ in their numbers of parameters.
     """
     del model
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InvalidArgumentError(
             f"expected a torch.optim.Optimizer, not {type(optimizer).__name__}"
         )
+    has_shards = isinstance(optimizer, ShardedOptimizer) or _has_tables(optimizer)
     _check_groups(optimizer, root_rank)
-    if isinstance(optimizer, ShardedOptimizer):
-        groups = broadcast_object(optimizer.options(), root_rank)
-        optimizer.set_options(groups)
+    if has_shards:
+        _broadcast_options(optimizer, root_rank)
         return
     sent = TensorsApart(optimizer)
     state = broadcast_pickle(
@@ -171,6 +171,24 @@ def broadcast_optimizer_state(
     broadcast_tensors([(None, tensor) for tensor in sent.tensors], root_rank)
     if rank() != root_rank:
         put_state(optimizer, state)
+
+
+def _has_tables(optimizer: torch.optim.Optimizer) -> bool:
+    """True if the parameters are parts of tables. Raises InvalidArgumentError if only some are."""
+    kinds = {is_shard(p) for group in optimizer.param_groups for p in group["params"]}
+    if len(kinds) > 1:
+        raise InvalidArgumentError(
+            "broadcast_optimizer_state: the optimizer has the weight of a ShardedEmbedding beside "
+            "shared parameters; give that an optimizer of its own"
+        )
+    return True in kinds
+
+
+def _broadcast_options(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
+    groups = optimizer.param_groups
+    options = [{k: v for k, v in group.items() if k != "params"} for group in groups]
+    for group, given in zip(groups, broadcast_object(options, root_rank)):
+        group.update(given)
 
 
 def _check_groups(optimizer: torch.optim.Optimizer, root_rank: int) -> None:

@@ -26,6 +26,15 @@ def is_shard(value: Any) -> bool:
     return getattr(value, _SHARD, False) or (isinstance(value, dict) and _SHARD in value)
 
 
+class _ShardParameter(nn.Parameter):
+    """Stays a shard in copies and in pickles."""
+
+    ronde_shard = True
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _ShardParameter, (self.data, self.requires_grad)
+
+
 class _Route(NamedTuple):
     """The way of one lookup's rows."""
 
@@ -75,6 +84,8 @@ class ShardedEmbedding(nn.Module):
     DistributedOptimizer. op: Average, as data-parallel training averages losses, or Sum.
     state_dict() has this rank's part as the module's extra state, which broadcast_parameters()
     leaves alone. Without gradients for row padding_idx. In host memory.
+    Clip the shared parameters alone: ranks would scale them by different norms with the table's.
+    Compute in bfloat16: a GradScaler needs its flag of this rank's part allreduced (Max).
     Raises UnsupportedError in elastic jobs, where a rank's rows would be lost with it.
     """
 
@@ -110,8 +121,7 @@ class ShardedEmbedding(nn.Module):
         _made[set_id] += 1
         self._name = f"sharded_embedding.{_made[set_id]}"
         weight = torch.empty((self._rows_of(self._place), embedding_dim), dtype=dtype)
-        self.weight = nn.Parameter(weight)
-        setattr(self.weight, _SHARD, True)
+        self.weight = _ShardParameter(weight)
         self.reset_parameters()
 
     def _row_of_padding(self, padding_idx: int | None) -> int | None:

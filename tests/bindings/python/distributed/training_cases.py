@@ -277,7 +277,7 @@ def case_fsdp_trains_with_rounded_gradients_and_parameters():
     with pytest.raises(ronde.InvalidArgumentError, match="no module of the model is sharded"):
         ronde.torch.distributed.compress_fsdp(make_model())
     results = []
-    for compressed in (False, True):
+    for compressed in (False, True, True):
         model = make_model()
         for layer in model:
             if isinstance(layer, nn.Linear):
@@ -289,7 +289,8 @@ def case_fsdp_trains_with_rounded_gradients_and_parameters():
             ronde.torch.distributed.compress_fsdp(model, "int8:block=64", Compression.bf16)
         train(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
         results.append({name: one.full_tensor() for name, one in model.state_dict().items()})
-    assert any(name.startswith("fsdp.") for _, name in Compression.state_dict()["residuals"])
+    names = [name for _, name in Compression.state_dict()["residuals"] if name[:5] == "fsdp."]
+    assert len({name.split(".")[1] for name in names}) == 2  # each model has its own
     for name, value in results[1].items():
         torch.testing.assert_close(value, results[0][name], atol=0.02, rtol=0.05)
 

@@ -1,6 +1,8 @@
 """Cases for ShardedEmbedding, against one torch.nn.Embedding with the joined batch."""
 
+import copy
 import io
+import pickle
 
 import pytest
 import ronde
@@ -122,8 +124,27 @@ def case_the_table_is_left_alone_by_calls_for_replicas():
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_parameters(model.named_parameters(), root_rank=0)
     assert torch.equal(sharded.table(), whole.weight)
-    with pytest.raises(ValueError, match="an optimizer of its own"):
-        hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+    for copied in (model, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        hvd.broadcast_parameters(copied.named_parameters(), root_rank=0)
+        assert torch.equal(copied["table"].weight, sharded.weight)
+        inner = torch.optim.SGD(copied.parameters(), lr=0.1)
+        with pytest.raises(ValueError, match="an optimizer of its own"):
+            hvd.DistributedOptimizer(inner)
+        with pytest.raises(ValueError, match="an optimizer of its own"):
+            hvd.broadcast_optimizer_state(inner, root_rank=0)
+
+
+def case_the_state_of_a_tables_optimizer_stays_and_its_options_are_sent():
+    sharded, _ = both()
+    optimizer = optimizer_of(torch.optim.SparseAdam, sharded)
+    loss_of(sharded, batch_of(hvd.rank(), 1)).backward()
+    optimizer.step()
+    before = copy.deepcopy(optimizer.state_dict()["state"])
+    optimizer.param_groups[0]["lr"] = 0.5 + hvd.rank()
+    hvd.broadcast_optimizer_state(optimizer, root_rank=1)
+    assert optimizer.param_groups[0]["lr"] == 1.5
+    after = optimizer.state_dict()["state"][0]
+    assert after["exp_avg"].equal(before[0]["exp_avg"])
 
 
 def case_tables_refuse_bad_arguments():

@@ -6,6 +6,7 @@ import pytest
 import ronde
 import ronde.torch as hvd
 import torch
+from ronde.torch._sharded.differences import Arriving
 from sharded_models import WAYS, assert_alike, assert_same, distributed, tied, train
 
 RANKS = (2, 4)
@@ -90,6 +91,49 @@ def case_states_continue_with_the_same_bits():
         optimizer.load_state_dict(whole)
         train(other, optimizer, first=3)
         assert_alike(list(other.parameters()))
+
+
+def case_a_shard_of_another_layout_is_refused_on_all_ranks():
+    model = tied()
+    optimizer = distributed(model, shard="optimizer")
+    train(model, optimizer)
+    shard = optimizer.state_dict(sharded=True)
+    other = tied()
+    other.load_state_dict(model.state_dict())
+    resumed = quantised(other)
+    with pytest.raises(ronde.MismatchError, match=r"elements \d+ to \d+.*merge_sharded_states"):
+        resumed.load_state_dict(shard)
+    resumed.load_state_dict(hvd.merge_sharded_states(hvd.allgather_object(shard)))
+    found, expected = resumed.state_dict()["state"], optimizer.state_dict()["state"]
+    assert all(found[n]["exp_avg"].equal(one["exp_avg"]) for n, one in expected.items())
+
+
+class Ended:
+    """A handle whose waits give these errors, one after the other; None: none."""
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+
+    def wait(self, timeout=None):
+        error = self.errors.pop(0)
+        if error is not None:
+            raise error
+
+
+def case_an_error_of_returning_differences_is_raised_at_every_wait():
+    applied = []
+    failed = Arriving(Ended(*[ronde.RankFailure("gone")] * 3), lambda: applied.append("failed"))
+    for _ in range(3):
+        with pytest.raises(ronde.RankFailure):
+            failed.wait(timeout=0.05)
+    late = Arriving(Ended(ronde.TimeoutError("not yet"), None), lambda: applied.append("late"))
+    with pytest.raises(ronde.TimeoutError):
+        late.wait(timeout=0.05)
+    assert not late.done()
+    for _ in range(2):
+        late.wait()
+    assert late.done()
+    assert applied == ["late"]
 
 
 def case_values_that_other_code_gives_to_parameters_count():

@@ -4,7 +4,8 @@ import pytest
 import ronde
 import ronde.torch as hvd
 import torch
-from ronde.torch._sharded.kinds import costs, owners
+from ronde._training.owners import owners
+from ronde.torch._sharded.kinds import costs
 from sharded_models import assert_same, batch
 from torch import nn
 
@@ -133,7 +134,12 @@ def case_sharded_muon_says_what_it_cannot_orthogonalise():
 
 
 def case_any_optimizer_can_be_sharded_by_tensors():
-    by_tensors(lambda model: torch.optim.SGD(model.parameters(), 0.01, 0.9), shard_by="tensors")
+    for compression in (hvd.Compression.none, "none"):
+        by_tensors(
+            lambda model: torch.optim.SGD(model.parameters(), 0.01, 0.9),
+            shard_by="tensors",
+            compression=compression,
+        )
 
     class Own(torch.optim.SGD):
         """An optimizer that Ronde does not know."""

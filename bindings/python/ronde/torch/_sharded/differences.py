@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import torch
 
 from ronde._calls.handle import Handle
-from ronde._errors import Error
 
 MASTER, SHOWN = "ronde_master", "ronde_shown"  # keys of a parameter's state
 
@@ -85,17 +84,13 @@ class Arriving:
         self._over = False
 
     def done(self) -> bool:
-        """True if the memory of the differences is free again."""
+        """True if the memory of the differences is free again: never after an error."""
         return self._over
 
     def wait(self, timeout: float | None = None) -> None:
-        """As Handle.wait()."""
+        """As Handle.wait(), which raises an operation's error each time."""
         if self._over:
             return
-        try:
-            self._handle.wait(timeout=timeout)
-        except Error:
-            self._over = self._handle.done()
-            raise
+        self._handle.wait(timeout=timeout)
         self._over = True
         self._apply()

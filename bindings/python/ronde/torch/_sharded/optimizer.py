@@ -472,7 +472,8 @@ class ShardedOptimizer(AveragingOptimizer):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Loads a whole state, saved with any number of ranks, or this rank's shard.
 
-        A shard is collective: raises MismatchError on all ranks if one has another rank's.
+        A shard is collective: raises MismatchError on all ranks if one has another rank's, or that
+        of other compression= or shard_by=.
         """
         self._lost = ""
         if not self._communicates:
@@ -497,15 +498,6 @@ class ShardedOptimizer(AveragingOptimizer):
     def _key_of(self, parameter: Parameter) -> torch.Tensor:
         piece = self._piece_of.get(parameter)
         return piece.values if piece is not None else parameter
-
-    def options(self) -> list[dict[str, Any]]:
-        """The options of each group."""
-        return [{k: v for k, v in group.items() if k != "params"} for group in self.param_groups]
-
-    def set_options(self, options: list[dict[str, Any]]) -> None:
-        """Gives each group these options."""
-        for group, given in zip(self.param_groups, options):
-            group.update(given)
 
     def memory_bytes(self) -> dict[str, int]:
         """The memory of this rank: "parameters", "gradients" that are sent, "shard", "state".
@@ -587,7 +579,7 @@ def check_sharded(
         raise InvalidArgumentError(f"weight={weight}: sharded gradients have no weights")
     if options.op not in (Average, Sum):
         raise InvalidArgumentError("shard= needs op=Average or op=Sum")
-    if way == "tensors" and options.compression is not Compression.none:
+    if way == "tensors" and resolved(options.compression) is not Compression.none:
         raise UnsupportedError(
             f"compression={shown(options.compression)}: an optimizer that is sharded by whole "
             "tensors sends them as they are; allowed: Compression.none"

@@ -48,11 +48,8 @@ def make_shard(
     and of other keys.
     """
     numbers = {one.parameter: number for number, one in enumerate(named)}
-    kept = {
-        numbers[one.parameter]: one
-        for one in pieces
-        if one.parameter in numbers and _of_piece(one, state)
-    }
+    own = {numbers[one.parameter]: one for one in pieces if one.parameter in numbers}
+    kept = {n: saved for n, one in own.items() if (saved := _of_piece(one, state))}
     rest = {
         numbers.get(key, key): value
         for key, value in state.items()
@@ -64,9 +61,9 @@ def make_shard(
             "ranks": place[1],
             "names": [one.name for one in named],
             "forms": [one.form for one in named],
-            "parts": {n: (one.start, one.stop, one.whole) for n, one in kept.items()},
+            "parts": {n: (one.start, one.stop, one.whole) for n, one in own.items()},
         },
-        "state": {**{n: _of_piece(one, state) for n, one in kept.items()}, **rest},
+        "state": {**kept, **rest},
     }
 
 
@@ -200,7 +197,28 @@ def check_fits(saved: Mapping[str, Any], own: Mapping[str, Any]) -> str:
             else f"the state has {len(there['names'])} parameters, but this optimizer "
             f"{len(here['names'])}"
         )
+    return _other_part(saved, here)
+
+
+def _other_part(saved: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """A problem: the shard has another part of a parameter than this rank updates."""
+    parts = saved[KEY]["parts"]
+    for number in saved["state"]:
+        there, own = parts.get(number), here["parts"].get(number)
+        if there != own:
+            return (
+                f"the shard has {_elements(there)} of {here['names'][number]}, but this rank "
+                f"updates {_elements(own)}, as compression= or shard_by= is another: "
+                "merge_sharded_states() makes a state of all shards that any optimizer can load"
+            )
     return ""
+
+
+def _elements(part: tuple[int, int, bool] | None) -> str:
+    if part is None:
+        return "no part"
+    start, stop, whole = part
+    return "the whole tensor" if whole else f"elements {start} to {stop}"
 
 
 def raise_first(problems: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ from ronde.torch.distributed._group import RondeProcessGroup, reduction_of
 from ronde.torch.distributed._tensors import rows, view
 from ronde.torch.distributed._work import Work
 
+_calls = itertools.count()  # of compress_fsdp(), for names: residuals are found by them
+
 
 def compress_fsdp(
     model: torch.nn.Module,
@@ -31,8 +34,8 @@ def compress_fsdp(
 
     gradients: their codec, with error feedback. parameters: that of the values which forward and
     backward passes use; shards stay exact. Codecs: fp16, bf16, int8, int4, auto, or none. Call it
-    on all ranks, and after fully_shard() of all modules. Raises InvalidArgumentError for other
-    codecs and models without FSDP; UnsupportedError where torch has no such hooks.
+    on all ranks, equally often, and after fully_shard() of all modules. Raises InvalidArgumentError
+    for other codecs and models without FSDP; UnsupportedError where torch has no such hooks.
     """
     sent = _wire("gradients", "reduce_scatter", gradients)
     returned = _wire("parameters", "allgather", parameters)
@@ -44,11 +47,12 @@ def compress_fsdp(
     if not found:
         raise InvalidArgumentError("compress_fsdp: no module of the model is sharded; call "
                                    "fully_shard() first")  # fmt: skip
+    number = next(_calls)
     for name, module in found:
         one: Any = module
         if not hasattr(one, "set_custom_reduce_scatter"):
             raise UnsupportedError(f"compress_fsdp: torch {torch.__version__} has no hooks for it")
-        one.set_custom_reduce_scatter(_ReduceScatter(sent, f"fsdp.{name or 'root'}"))
+        one.set_custom_reduce_scatter(_ReduceScatter(sent, f"fsdp.{number}.{name}"))
         one.set_custom_all_gather(_AllGather(returned))
 
 
