@@ -101,10 +101,14 @@ def load_model(
 def save_model(model: Any, filepath: Any, **options: Any) -> None:
     """As model.save(), on the first rank. All call it: a sharded optimizer gathers its state.
 
-    The file is that of a plain optimizer. load_model() loads it on any number of ranks.
+    The file is that of a plain optimizer. load_model() loads it on any number of ranks. Raises
+    InvalidArgumentError for names of sharded models that do not end in .keras.
     """
-    writer = model.optimizer._shards.ranks[0] if _sharded.is_sharded(model.optimizer) else 0
-    if rank() == writer:
-        model.save(filepath, **options)
-    elif _sharded.is_sharded(model.optimizer):
-        model.optimizer.save_own_variables({})
+    optimizer = model.optimizer
+    _sharded.check_file(optimizer, filepath)
+    try:
+        _sharded.gather(optimizer)
+        if rank() == _sharded.writer(optimizer):
+            model.save(filepath, **options)
+    finally:
+        _sharded.forget(optimizer)

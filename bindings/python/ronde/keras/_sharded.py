@@ -13,6 +13,7 @@ from ronde._calls.argument_checks import shown
 from ronde._collectives import on_arrays
 from ronde._errors import InvalidArgumentError, UnsupportedError
 from ronde._job.process_sets import ProcessSet
+from ronde._membership import epochs
 from ronde._training.mixing import mixed
 from ronde._training.owners import owners
 from ronde.keras import _backend
@@ -43,17 +44,15 @@ class _Shards:
     def __init__(self, process_set: ProcessSet) -> None:
         """process_set: the ranks that share the variables."""
         self.process_set = process_set
-        self.ranks = list(process_set.ranks) if process_set.included() else [0]
-        self.place = (process_set.rank() or 0) if len(self.ranks) > 1 else 0
+        included = process_set.included()
+        self.ranks = list(process_set.ranks)
+        self.shared = bool(included) and len(self.ranks) > 1  # with other ranks
+        self.place = (process_set.rank() or 0) if self.shared else 0
         self.owner_of: dict[Any, int] = {}
         self.own: set[int] = set()  # ids of state variables that this rank alone has
         self.elsewhere: list[_Elsewhere] = []
         self.before = self.count = 0  # variables before the state, and of the state
-
-    @property
-    def shared(self) -> bool:
-        """True if there are other ranks."""
-        return len(self.ranks) > 1
+        self.gathered: dict[str, Any] | None = None  # the whole state, while the writer saves
 
 
 class Sharded:
@@ -70,7 +69,8 @@ class Sharded:
         if self.built:
             return
         shards = self.__dict__["_shards"] = _Shards(self._shards.process_set)
-        chosen = owners([math.prod(v.shape) for v in variables], len(shards.ranks))
+        parts = len(shards.ranks) if shards.shared else 1
+        chosen = owners([math.prod(v.shape) for v in variables], parts)
         shards.owner_of = dict(zip(map(self._var_key, variables), chosen))
         shards.before = len(self._variables)
         super().build(variables)  # type: ignore[misc]
@@ -109,7 +109,8 @@ class Sharded:
 
     def _apply_weight_decay(self: Any, variables: Variables) -> None:
         mine = [v for v, own in zip(variables, self._own(variables)) if own]
-        super()._apply_weight_decay(mine)  # type: ignore[misc]
+        if any(self._use_weight_decay(v) for v in mine):  # torch refuses an empty list
+            super()._apply_weight_decay(mine)  # type: ignore[misc]
 
     def _backend_update_step(self: Any, grads: Any, variables: Variables, rate: Any) -> None:
         pairs = [p for *p, own in zip(grads, variables, self._own(variables)) if own]
@@ -146,14 +147,20 @@ class Sharded:
         return whole
 
     def save_own_variables(self: Any, store: MutableMapping[str, Any]) -> None:
-        """Stores the whole state, as the plain optimizer does. Collective."""
-        shards = self._shards
+        """Stores the whole state, as the plain optimizer does. Collective, unless gathered."""
+        gathered = self._shards.gathered
+        for place, array in (self._gather() if gathered is None else gathered).items():
+            store[place] = array
+
+    def _gather(self: Any) -> dict[str, Any]:
+        """The whole state by the names of the plain optimizer. Collective."""
+        shards, gathered = self._shards, dict[str, Any]()
         under_way: list[tuple[int, Any, Any]] = []
         for place, one in enumerate(self._whole()):
             elsewhere = isinstance(one, _Elsewhere)
             array = np.empty(one.shape, one.dtype) if elsewhere else _array(one)
             if not shards.shared or not (elsewhere or id(one) in shards.own):
-                store[str(place)] = array
+                gathered[str(place)] = array
                 continue
             owner = one.owner if elsewhere else shards.place
             name = f"part {place} of an optimizer's sharded state, which all ranks must ask for"
@@ -165,7 +172,8 @@ class Sharded:
             )
             under_way.append((place, handle, array))
         for place, handle, like in under_way:
-            store[str(place)] = handle.wait().view(like.dtype).reshape(like.shape)
+            gathered[str(place)] = handle.wait().view(like.dtype).reshape(like.shape)
+        return gathered
 
     def load_own_variables(self: Any, store: MutableMapping[str, Any]) -> None:
         """Takes this rank's part of the state that the plain optimizer has, or any number of ranks.
@@ -219,14 +227,55 @@ def is_sharded(optimizer: Any) -> bool:
     return isinstance(optimizer, Sharded)
 
 
+def writer(optimizer: Any) -> int:
+    """The rank that saves models with this optimizer: the first that has a part of it."""
+    return int(optimizer._shards.ranks[0]) if is_sharded(optimizer) else 0
+
+
+def gather(optimizer: Any, wanted: bool = True) -> None:
+    """Gathers a sharded optimizer's whole state for its save_own_variables(), until forget().
+
+    Does nothing if the writer does not want it. Collective.
+    """
+    if not is_sharded(optimizer):
+        return
+    shards = optimizer._shards
+    if shards.shared:
+        name = "the decision to save a sharded optimizer, which all ranks must ask for"
+        mine = np.array([wanted], np.uint8)
+        wanted = on_arrays.broadcast(mine, shards.ranks[0], name, shards.process_set)[0]
+    if wanted:
+        shards.gathered = optimizer._gather()
+
+
+def forget(optimizer: Any) -> None:
+    """Frees what gather() keeps."""
+    if is_sharded(optimizer):
+        optimizer._shards.gathered = None
+
+
+def check_file(optimizer: Any, path: Any, allowed: str = ".keras") -> None:
+    """Raises InvalidArgumentError for a file that would have one rank's part of the state."""
+    if is_sharded(optimizer) and not str(path).endswith(allowed):
+        raise InvalidArgumentError(
+            f"{shown(str(path))} cannot keep a sharded optimizer; allowed: names that end in "
+            f"{allowed}"
+        )
+
+
 def sharded(optimizer: Any, shard: str, process_set: ProcessSet) -> Any:
     """A sharded optimizer like `optimizer`, with its state.
 
     Raises InvalidArgumentError for other values of `shard`, UnsupportedError for optimizers that
-    have no state of single variables.
+    have no state of single variables, and in elastic jobs.
     """
     if shard != "optimizer":
         raise InvalidArgumentError(f'shard={shown(shard)}; allowed: "optimizer", or None')
+    if epochs.available():
+        raise UnsupportedError(
+            'shard="optimizer": an elastic job would lose the state of a rank that leaves; leave '
+            "out shard= there"
+        )
     for kind in type(optimizer).__mro__:
         why = _REFUSED.get(kind.__name__)
         if why:

@@ -18,7 +18,7 @@ from ronde._job.runtime import rank, size
 from ronde._training.owners import of_one_rank
 from ronde.keras import _metrics
 from ronde.keras._backend import broadcast_variables
-from ronde.keras._sharded import is_sharded
+from ronde.keras._sharded import check_file, forget, gather, is_sharded, writer
 from ronde.keras._undistributed import warn_if_undistributed
 
 __all__ = [
@@ -186,7 +186,8 @@ def _scale_momentum(optimizer: Any, ratio: float) -> None:
     if not getattr(inner, "momentum", 0):
         return
     for velocity in getattr(inner, "momentums", None) or []:
-        velocity.assign(velocity * ratio)
+        if velocity is not None:  # None: another rank has it
+            velocity.assign(velocity * ratio)
 
 
 class LearningRateWarmupCallback(LearningRateScheduleCallback):
@@ -224,7 +225,8 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
 class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):  # type: ignore[misc]
     """Keeps the best model so far in a file that rank 0 writes.
 
-    Put MetricAverageCallback before it, so that `monitor` is the average over ranks.
+    Put MetricAverageCallback before it, so that `monitor` is the average over ranks. With a sharded
+    optimizer the first rank of its process set decides and writes; the others give it their part.
     """
 
     def __init__(
@@ -247,10 +249,28 @@ class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):  # type: ignore[misc
             save_freq=save_freq,
         )
 
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Raises InvalidArgumentError for a file that cannot keep a sharded optimizer."""
+        super().on_train_begin(logs)
+        allowed = ".weights.h5" if self.save_weights_only else ".keras"
+        check_file(self.model.optimizer, self.filepath, allowed)
+
     def _save_model(self, epoch: Any, batch: Any, logs: Any) -> None:
-        if rank() == 0:
+        optimizer = self.model.optimizer
+        if not is_sharded(optimizer) and rank() != 0:
+            return
+        if self.monitor_op is None:  # before the first epoch's end
+            self._set_monitor_op()
+        try:
             super()._save_model(epoch, batch, logs)
-        elif is_sharded(self.model.optimizer):
-            self.verbose = 0
-            if self._should_save_model(epoch, batch, logs, self.filepath):
-                self.model.optimizer.save_own_variables({})
+        finally:
+            forget(optimizer)
+
+    def _should_save_model(self, epoch: Any, batch: Any, logs: Any, filepath: Any) -> bool:
+        """The writer decides, and it alone saves what all have gathered."""
+        optimizer = self.model.optimizer
+        wanted = rank() == writer(optimizer) and bool(
+            super()._should_save_model(epoch, batch, logs, filepath)
+        )
+        gather(optimizer, wanted)
+        return wanted

@@ -2,7 +2,9 @@
 
 import functools
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import keras
 import numpy as np
@@ -11,6 +13,7 @@ import ronde
 import ronde.keras as hvk
 import ronde.tensorflow as hvd
 import tensorflow as tf
+from ronde._membership import epochs
 
 NEEDS = "tensorflow"
 RANKS = (2,)
@@ -50,6 +53,14 @@ def same_bits(variables, others):
 
 def total_bytes(variables):
     return sum(np.array(variable).nbytes for variable in variables)
+
+
+@contextmanager
+def shared_folder():
+    """A folder of rank 0, for all ranks."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(hvd.broadcast_object(folder, 0))
+        hvd.barrier()
 
 
 def schedule():
@@ -121,8 +132,7 @@ def case_each_rank_has_the_state_of_its_variables_alone():
 
 def case_a_saved_sharded_model_goes_on_on_any_number_of_ranks():
     sharded, dense = fitted("optimizer"), fitted(None)
-    with tempfile.TemporaryDirectory() as folder:
-        folder = Path(hvd.broadcast_object(folder, 0))
+    with shared_folder() as folder:
         hvk.save_model(sharded, folder / "sharded.keras")
         hvk.save_model(dense, folder / "dense.keras")
         hvd.barrier()
@@ -130,7 +140,6 @@ def case_a_saved_sharded_model_goes_on_on_any_number_of_ranks():
         same_bits(plain.optimizer.variables, dense.optimizer.variables)
         again = hvk.load_model(folder / "dense.keras", shard="optimizer")
         assert total_bytes(again.optimizer.variables) == total_bytes(sharded.optimizer.variables)
-        hvd.barrier()
     alone = hvk.DistributedOptimizer(plain.optimizer)
     stepped(alone, plain.trainable_variables)
     stepped(again.optimizer, again.trainable_variables)
@@ -143,6 +152,11 @@ def case_what_cannot_be_sharded_is_refused_by_name():
     adam = keras.optimizers.Adam
     with pytest.raises(ronde.InvalidArgumentError, match=r"shard=.gradients.; allowed: .optim"):
         hvk.DistributedOptimizer(adam(), shard="gradients")
+    with (
+        mock.patch.object(epochs, "available", return_value=True),
+        pytest.raises(ronde.UnsupportedError, match="an elastic job would lose the state"),
+    ):
+        hvk.DistributedOptimizer(adam(), shard="optimizer")
     for optimizer, why in (
         (keras.optimizers.LossScaleOptimizer(adam()), "use mixed_bfloat16"),
         (keras.optimizers.Adafactor(), "other shapes"),
@@ -169,8 +183,8 @@ def case_what_cannot_be_sharded_is_refused_by_name():
 def case_fit_broadcasts_and_keeps_the_best_of_models_with_sharded_optimizers():
     model = fitted("optimizer")
     model.set_weights([w + hvd.rank() for w in model.get_weights()])
-    with tempfile.TemporaryDirectory() as folder:
-        best = Path(hvd.broadcast_object(folder, 0)) / "best.keras"
+    with shared_folder() as folder:
+        best = folder / "best.keras"
         callbacks = [
             hvk.callbacks.BroadcastGlobalVariablesCallback(0),
             hvk.callbacks.MetricAverageCallback(),
@@ -179,8 +193,83 @@ def case_fit_broadcasts_and_keeps_the_best_of_models_with_sharded_optimizers():
         model.fit(batches(3), verbose=0, epochs=2, callbacks=callbacks)
         hvd.barrier()
         assert best.exists()
-        hvd.barrier()
     assert model.optimizer.check_replicas()
     for weight in model.get_weights():
         got = np.array(hvd.allgather(tf.constant(weight)[tf.newaxis]))
         np.testing.assert_array_equal(got[0], got[-1])
+
+
+class Monitored(keras.callbacks.Callback):
+    """A metric that improves on the last rank, and on the others gets worse."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        logs["other"] = -batch if hvd.rank() == hvd.size() - 1 else batch
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.on_train_batch_end(epoch, logs)
+
+
+def case_the_best_is_what_the_first_rank_finds_the_best():
+    model = fitted("optimizer")
+    with shared_folder() as folder:
+        for freq, ending in (("epoch", ".keras"), (1, ".weights.h5")):
+            best = hvk.callbacks.BestModelCheckpoint(
+                "other",
+                mode="min",
+                save_freq=freq,
+                save_weights_only=freq == 1,
+                filepath=f"{folder}/{{other}}{ending}",
+            )
+            model.fit(batches(2), verbose=0, epochs=2, callbacks=[Monitored(), best])
+        hvd.barrier()
+        names = sorted(path.name for path in folder.iterdir())
+        assert names == ["0.keras", "0.weights.h5"]
+        model.load_weights(folder / "0.weights.h5")
+
+
+def case_files_that_cannot_be_written_are_errors_and_nothing_hangs():
+    model = fitted("optimizer")
+    for name in ("m.h5", "m.weights.h5"):
+        with pytest.raises(ronde.InvalidArgumentError, match=rf"{name}.*allowed: .* \.keras"):
+            hvk.save_model(model, name)
+        best = hvk.callbacks.BestModelCheckpoint("loss", filepath=name)
+        with pytest.raises(ronde.InvalidArgumentError, match=rf"{name}.*allowed: .* \.keras"):
+            model.fit(batches(1), verbose=0, callbacks=[best])
+    with shared_folder() as folder:
+        if hvd.rank() == 0:
+            with pytest.raises(FileNotFoundError):
+                hvk.save_model(model, folder / "missing" / "m.keras")
+        else:
+            hvk.save_model(model, folder / "missing" / "m.keras")
+
+
+def case_the_first_rank_of_the_process_set_writes():
+    last = hvd.add_process_set([hvd.size() - 1])
+    model = made_model()
+    optimizer = hvk.DistributedOptimizer(
+        keras.optimizers.Adam(), shard="optimizer", process_set=last
+    )
+    model.compile(optimizer, "mse")
+    optimizer.build(model.trainable_variables)
+    best = hvk.callbacks.BestModelCheckpoint("loss")
+    best.set_model(model)
+    with shared_folder() as folder:
+        hvk.save_model(model, folder / f"{hvd.rank()}.keras")
+        best.filepath = str(folder / f"best {hvd.rank()}.keras")
+        best.on_epoch_end(0, {"loss": 1.0})
+        hvd.barrier()
+        names = sorted(path.name for path in folder.iterdir())
+        assert names == [f"{hvd.size() - 1}.keras", f"best {hvd.size() - 1}.keras"]
+    hvd.remove_process_set(last)
+
+
+def case_momentum_follows_the_learning_rate():
+    made = []
+    for shard in ("optimizer", None):
+        model = made_model()
+        optimizer = keras.optimizers.SGD(0.05, momentum=0.9)
+        model.compile(hvk.DistributedOptimizer(optimizer, shard=shard), "mse")
+        warmup = hvk.callbacks.LearningRateWarmupCallback(0.05, warmup_epochs=1)
+        model.fit(batches(3), verbose=0, callbacks=[warmup])
+        made.append(model)
+    same_bits(*(model.variables for model in made))
