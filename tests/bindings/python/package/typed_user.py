@@ -194,7 +194,7 @@ def model() -> None:
     other = hvd.OneBitAdam(layers.named_parameters(), lr=1e-3)
     other.step()
     table = hvd.ShardedEmbedding(8, 4, padding_idx=0)
-    assert_type(table(torch.tensor([1])), Tensor)
+    assert_type(table.forward(torch.tensor([1])), Tensor)
     assert_type(table.table(), Tensor)
     muon = hvd.ShardedMuon(layers.named_parameters(), lr=0.02, adamw={"lr": 3e-4})
     merged: dict[str, object] = hvd.merge_sharded_states([muon.state_dict(sharded=True)])
