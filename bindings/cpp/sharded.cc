@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
+#include <exception>
 #include <functional>
 #include <map>
 #include <set>
@@ -156,6 +158,27 @@ void agree(const Context& context, const std::string& problem, const std::string
         fmt::format("sharded optimizer, on rank {}: {}", context.ranks[place], problems[place]));
   }
   refuse_differences(context, context.of_all("sharded optimizer: facts", facts));
+}
+
+/// A sum that is not finite has no error.
+DoubleDouble sum_of(DoubleDouble a, DoubleDouble b) {
+  const double plain = a.hi + b.hi;
+  return std::isfinite(plain) ? a + b : DoubleDouble{plain, 0};
+}
+
+/// The bits as text that no locale changes.
+std::string bits_of(DoubleDouble value) {
+  return fmt::format("{:x} {:x}", std::bit_cast<std::uint64_t>(value.hi),
+                     std::bit_cast<std::uint64_t>(value.lo));
+}
+
+DoubleDouble from_bits(const std::string& text) {
+  const char* const end = text.data() + text.size();
+  std::uint64_t hi = 0;
+  std::uint64_t lo = 0;
+  const auto read = std::from_chars(text.data(), end, hi, 16);
+  std::from_chars(read.ptr + 1, end, lo, 16);
+  return {std::bit_cast<double>(hi), std::bit_cast<double>(lo)};
 }
 
 }  // namespace
@@ -391,13 +414,10 @@ class ShardedOptimizer::Impl {
   /// Adds with about 100 bits: any number of ranks gets the same bits.
   double norm_of_averages() const {
     DoubleDouble own;
-    for (const Bucket& bucket : buckets_) own = own + bucket.squares();
+    for (const Bucket& bucket : buckets_) own = sum_of(own, bucket.squares());
     DoubleDouble total;
-    for (const std::string& text : context_.of_all("the norm of sharded gradients",
-                                                   fmt::format("{:a} {:a}", own.hi, own.lo))) {
-      char* end = nullptr;
-      const double hi = std::strtod(text.c_str(), &end);
-      total = total + DoubleDouble{hi, std::strtod(end, nullptr)};
+    for (const std::string& text : context_.of_all("the norm of sharded gradients", bits_of(own))) {
+      total = sum_of(total, from_bits(text));
     }
     return std::sqrt(total.hi);
   }

@@ -221,6 +221,23 @@ int check_clipping(int rank) {
   return 0;
 }
 
+/// As in torch, the factor is 0: an infinite gradient makes NaN of its own element alone.
+int check_infinite_norm(int rank) {
+  Job job = init();
+  for (const ShardOptions& options : kOptions) {
+    Model model;
+    ShardedOptimizer optimizer(job, model.named(), Sgd{}, options);
+    optimizer.gradient("table").as<float>()[3] = 1;
+    if (rank == 0) optimizer.gradient("bias").as<float>()[129] = HUGE_VALF;
+    RONDE_CHILD_REQUIRE(optimizer.clip_norm(1.0) == HUGE_VAL);
+    optimizer.step();
+    RONDE_CHILD_REQUIRE(std::isnan(optimizer.values("bias").as<float>()[129]));
+    optimizer.values("bias").as<float>()[129] = model.values[3][129];
+    RONDE_CHILD_REQUIRE(has_values(optimizer, model));
+  }
+  return 0;
+}
+
 int check_accumulation_and_rates(int rank) {
   Job job = init();
   for (const ShardOptions& options : kOptions) {
@@ -529,6 +546,10 @@ TEST_CASE("Sharded training has the bits of dense training") {
 
 TEST_CASE("Sharded gradients are clipped by the norm of the whole") {
   for (const int ranks : {1, 3}) run_job(ranks, check_clipping);
+}
+
+TEST_CASE("An infinite gradient has a norm of infinity, and spoils its own element alone") {
+  run_job(2, check_infinite_norm);
 }
 
 TEST_CASE("Gradients of several passes accumulate, and rates change") {
