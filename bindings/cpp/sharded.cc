@@ -264,7 +264,8 @@ class ShardedOptimizer::Impl {
   }
   [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }
 
-  [[nodiscard]] ShardedState save_shard() const {
+  [[nodiscard]] ShardedState save_shard() {
+    take_written_values();
     ShardedState state = head();
     state.rank = static_cast<int>(context_.place);
     state.ranks = static_cast<int>(context_.ranks.size());
@@ -274,6 +275,7 @@ class ShardedOptimizer::Impl {
 
   [[nodiscard]] ShardedState save() {
     refuse_other_epoch();
+    take_written_values();
     ShardedState state = head();
     for (const Bucket& bucket : buckets_) sharded::add_whole(bucket, context_, state.tensors);
     return state;
@@ -404,6 +406,10 @@ class ShardedOptimizer::Impl {
     }
     if (!first.ok()) forget_gradients();
     throw_if_error(first);
+  }
+
+  void take_written_values() {
+    for (Bucket& bucket : buckets_) bucket.take_written_values();
   }
 
   void forget_gradients() {

@@ -382,6 +382,15 @@ int check_half(int) {
       one.step();
     }
   };
+  RONDE_CHILD_REQUIRE(optimizer.save().tensors[0].values[99] == 1);
+  for (Bfloat16& one : optimizer.values(0).as<Bfloat16>()) one.bits = 0x4000;  // 2
+  const ShardedState early = optimizer.save();
+  RONDE_CHILD_REQUIRE(early.tensors[0].values[99] == 2);
+  for (Bfloat16& one : optimizer.values(0).as<Bfloat16>()) one.bits = 0x3f80;
+  RONDE_CHILD_REQUIRE(optimizer.save_shard().tensors[0].values[0] == 1);
+  optimizer.load(early);
+  RONDE_CHILD_REQUIRE(optimizer.values(0).as<Bfloat16>()[99].bits == 0x4000);
+  for (Bfloat16& one : optimizer.values(0).as<Bfloat16>()) one.bits = 0x3f80;
   train(optimizer, 1);  // 1 - 2^-10 is 1 in bfloat16
   RONDE_CHILD_REQUIRE(optimizer.values(0).as<Bfloat16>()[99].bits == 0x3f80);
   const ShardedState saved = optimizer.save();
