@@ -144,6 +144,15 @@ void refuse_differences(const Context& context, const std::vector<std::string>& 
   }
 }
 
+/// The first rank's problem; empty: no rank has one.
+std::string first_of(const Context& context, const std::vector<std::string>& problems) {
+  for (std::size_t place = 0; place < problems.size(); ++place) {
+    if (problems[place].empty()) continue;
+    return fmt::format("on rank {} {}", context.ranks[place], problems[place]);
+  }
+  return {};
+}
+
 /// Compares what ranks were given. Throws on all of them alike.
 void agree(const Context& context, const std::string& problem, const std::string& facts) {
   const std::string digest = fmt::format("{:016x}", hash64(as_bytes(facts)));
@@ -158,6 +167,28 @@ void agree(const Context& context, const std::string& problem, const std::string
         fmt::format("sharded optimizer, on rank {}: {}", context.ranks[place], problems[place]));
   }
   refuse_differences(context, context.of_all("sharded optimizer: facts", facts));
+}
+
+/// Throws Mismatch, on all ranks alike, where a rank's state does not fit or is not that of others.
+void agree_on_state(const Context& context, const ShardedState& state, const ShardedState& mine) {
+  std::string problem = sharded::problem_of(state, mine);
+  if (problem.empty()) problem = outside("learning_rate", state.learning_rate, HUGE_VAL);
+  if (problem.empty() && state.steps < 0) {
+    problem = fmt::format("steps={}; allowed: numbers from 0", state.steps);
+  }
+  const std::string facts =
+      fmt::format("{} steps and learning_rate={}", state.steps, state.learning_rate);
+  const std::string all = "loading the state of a sharded optimizer: ";
+  const auto problems = context.of_all("the state that the sharded optimizer loads", problem);
+  if (const std::string first = first_of(context, problems); !first.empty()) {
+    throw Mismatch(all + first);
+  }
+  const auto said = context.of_all("the step that the sharded optimizer loads", facts);
+  for (std::size_t place = 1; place < said.size(); ++place) {
+    if (said[place] == said[0]) continue;
+    throw Mismatch(fmt::format("{}rank {} has that of {}, rank {} of {}", all, context.ranks[0],
+                               said[0], context.ranks[place], said[place]));
+  }
 }
 
 /// A sum that is not finite has no error.
@@ -285,14 +316,7 @@ class ShardedOptimizer::Impl {
     refuse_other_epoch();
     synchronize();
     wait();
-    const ShardedState mine = save_shard();
-    const auto problems = context_.of_all("the state that the sharded optimizer loads",
-                                          sharded::problem_of(state, mine));
-    for (std::size_t place = 0; place < problems.size(); ++place) {
-      if (problems[place].empty()) continue;
-      throw Mismatch(fmt::format("loading the state of a sharded optimizer: on rank {} {}",
-                                 context_.ranks[place], problems[place]));
-    }
+    agree_on_state(context_, state, save_shard());
     forget_gradients();
     rate() = state.learning_rate;
     steps_ = state.steps;

@@ -366,6 +366,17 @@ int check_states_that_do_not_fit(int rank) {
   ShardedState swapped = optimizer.save_shard();
   swapped.rank = 1 - swapped.rank;
   RONDE_CHILD_REQUIRE(contains(error(swapped), "the shard of rank 1 was given to rank 0"));
+  other = shard(0, 1, 0, 8);
+  other.steps = rank == 1 ? 2 : 3;
+  RONDE_CHILD_REQUIRE(contains(error(other),
+                               "rank 0 has that of 3 steps and learning_rate=0, rank 1 of 2 steps "
+                               "and learning_rate=0"));
+  other.steps = 3;
+  other.learning_rate = rank == 1 ? 0.25 : 0.5;
+  RONDE_CHILD_REQUIRE(contains(error(other), "rank 1 of 3 steps and learning_rate=0.25"));
+  other.learning_rate = rank == 1 ? -1 : 0.5;
+  RONDE_CHILD_REQUIRE(
+      contains(error(other), "on rank 1 learning_rate=-1; allowed: numbers from 0"));
   RONDE_CHILD_REQUIRE(optimizer.steps() == 3);
   return 0;
 }
