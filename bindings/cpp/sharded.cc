@@ -220,10 +220,7 @@ class ShardedOptimizer::Impl {
        const ShardOptions& options, CallSite site)
       : context_(make_context(job, options, site)), overlap_(options.overlap), rule_(rule) {
     agree(context_, problem_of_all(parameters, rule, options), facts_of(parameters, rule, options));
-    make_buckets(parameters, options.bucket_bytes);
-    std::size_t largest = 0;
-    for (const Bucket& bucket : buckets_) largest = std::max(largest, bucket.bytes());
-    spaces_ = Spaces(options.shard == Shard::kGradients ? largest : 0);
+    allocate(parameters, options);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const Array memory = places_[i].bucket->values(places_[i].slot);
       const auto* const from = static_cast<const std::byte*>(parameters[i].tensor.in);
@@ -360,6 +357,23 @@ class ShardedOptimizer::Impl {
     context.op = options.op;
     context.site = fmt::format("{}:{}", site.file, site.line);
     return context;
+  }
+
+  /// Throws on all ranks alike where one has no memory.
+  void allocate(const std::vector<NamedTensor>& parameters, const ShardOptions& options) {
+    std::string problem;
+    try {
+      make_buckets(parameters, options.bucket_bytes);
+    } catch (const std::exception& error) {
+      problem = fmt::format("cannot make its buckets: {}", error.what());
+    }
+    const auto problems = context_.of_all("sharded optimizer: memory", problem);
+    if (const std::string first = first_of(context_, problems); !first.empty()) {
+      throw ResourceExhausted("sharded optimizer: " + first);
+    }
+    std::size_t largest = 0;
+    for (const Bucket& bucket : buckets_) largest = std::max(largest, bucket.bytes());
+    spaces_ = Spaces(options.shard == Shard::kGradients ? largest : 0);
   }
 
   void make_buckets(const std::vector<NamedTensor>& parameters, std::size_t most) {

@@ -3,10 +3,13 @@
 #include <doctest/doctest.h>
 #include <ronde/sharded.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -22,6 +25,16 @@ using net::all_good;
 using net::run_ranks;
 using net::unique_job_id;
 using test::contains;
+
+/// Sanitizers end a process whose memory runs out.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kMemoryCanRunOut = false;
+#elif defined(__has_feature)
+constexpr bool kMemoryCanRunOut =
+    !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer);
+#else
+constexpr bool kMemoryCanRunOut = true;
+#endif
 
 using Values = std::vector<float>;
 
@@ -528,6 +541,33 @@ int check_errors_of_all(int rank) {
   return 0;
 }
 
+/// The memory that this process may still map.
+void limit_memory(std::size_t bytes) {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit limit{};
+  ::getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = pages * static_cast<std::size_t>(::getpagesize()) + bytes;
+  ::setrlimit(RLIMIT_AS, &limit);
+}
+
+int check_lack_of_memory(int rank) {
+  Job job = init();
+  rlimit before{};
+  ::getrlimit(RLIMIT_AS, &before);
+  if (rank == 1) limit_memory(std::size_t{16} << 20);
+  const float value = 1;
+  const std::vector<NamedTensor> parameters = {{"w", tensor(&value, {1 << 24})}};
+  const std::string text =
+      error_of<ResourceExhausted>([&] { ShardedOptimizer(job, parameters, Adam{}); });
+  ::setrlimit(RLIMIT_AS, &before);
+  RONDE_CHILD_REQUIRE(contains(text, "sharded optimizer: on rank 1 cannot make its buckets: "));
+  const Model model;
+  ShardedOptimizer optimizer(job, model.named(), Adam{});
+  RONDE_CHILD_REQUIRE(has_values(optimizer, model));
+  return 0;
+}
+
 int check_values_that_are_not_finite(int rank) {
   Job job = init();
   Dense dense(job, kRules[3]);
@@ -594,6 +634,11 @@ TEST_CASE("Wrong calls of a sharded optimizer name the value and what is allowed
 
 TEST_CASE("Parameters and options that differ are told on all ranks") {
   run_job(2, check_errors_of_all);
+}
+
+TEST_CASE("A rank without memory for its buckets is told on all ranks" *
+          doctest::skip(!kMemoryCanRunOut)) {
+  run_job(2, check_lack_of_memory);
 }
 
 TEST_CASE("A step with a value that is not finite fails on all ranks and changes nothing") {
