@@ -356,6 +356,8 @@ class ShardedOptimizer::Impl {
     context.place = static_cast<std::size_t>(mine - context.ranks.begin());
     context.op = options.op;
     context.site = fmt::format("{}:{}", site.file, site.line);
+    const int number = ++context.job->sharded_optimizers[context.set];
+    if (number > 1) context.suffix = fmt::format(", optimizer {}", number);
     return context;
   }
 

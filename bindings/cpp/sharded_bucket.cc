@@ -68,6 +68,7 @@ void update_by(const Rule& rule, const Update& how, const Chunk& chunk) {
 }  // namespace
 
 OperationPtr Context::start(Submission submission, std::shared_ptr<const void> memory) const {
+  submission.request.name += suffix;
   submission.request.call_site = site;
   submission.request.compression = "none";
   submission.on_done = [memory = std::move(memory)](Operation&) {};

@@ -43,6 +43,7 @@ struct Context {
   std::size_t place = 0;   ///< This rank's among them.
   ReduceOp op = ReduceOp::kAverage;
   std::string site;
+  std::string suffix;  ///< Of all operations' names: optimizers of a set may have equal parameters.
 
   /// Starts an operation, which keeps its memory alive. Blocks: never.
   OperationPtr start(Submission submission, std::shared_ptr<const void> memory) const;

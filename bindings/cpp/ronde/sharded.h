@@ -159,7 +159,7 @@ class RONDE_API ShardedOptimizer {
   [[nodiscard]] ShardedState save_shard() const;
   /// Goes on from a whole state, saved by any number of ranks, or from this rank's shard. The
   /// state of 16-bit parameters has their values. Collective. Throws Mismatch on all ranks where a
-  /// rank's state does not fit.
+  /// rank's state does not fit, or has another step or learning rate than others'.
   void load(const ShardedState& state);
 
   /// The memory of this rank.

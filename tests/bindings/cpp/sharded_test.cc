@@ -280,6 +280,28 @@ int check_accumulation_and_rates(int rank) {
   return 0;
 }
 
+/// Two optimizers have parameters of equal names, and their operations are under way together.
+int check_equal_names(int rank) {
+  Job job = init();
+  for (const ShardOptions& options : kOptions) {
+    Dense dense(job, kRules[1]);
+    ShardedOptimizer one(job, dense.model.named(), kRules[1], options);
+    ShardedOptimizer two(job, dense.model.named(), kRules[1], options);
+    for (int step = 0; step < 2; ++step) {
+      // Ranks begin with different ones: no reduction ends before both are under way.
+      for (const bool last : {false, true}) {
+        backward((rank == 0) == last ? one : two, dense.model, rank, step);
+      }
+      one.step();
+      two.step();
+      dense.step(dense.averages(step));
+    }
+    RONDE_CHILD_REQUIRE(has_values(one, dense.model));
+    RONDE_CHILD_REQUIRE(has_values(two, dense.model));
+  }
+  return 0;
+}
+
 /// Ranks whose gradients are alike train alike, however many they are.
 void train_alike(ShardedOptimizer& optimizer, const Model& model, int steps, int from) {
   for (int step = from; step < from + steps; ++step) {
@@ -615,6 +637,8 @@ TEST_CASE("An infinite gradient has a norm of infinity, and spoils its own eleme
 TEST_CASE("Gradients of several passes accumulate, and rates change") {
   run_job(2, check_accumulation_and_rates);
 }
+
+TEST_CASE("Two optimizers of equal parameters train at once") { run_job(2, check_equal_names); }
 
 TEST_CASE("The state of two ranks goes on with one and with three") { run_job(3, check_state); }
 
