@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -28,11 +29,13 @@ class Job::Impl {
  public:
   std::shared_ptr<Runtime> runtime;                 ///< Null before the first one.
   std::unique_ptr<elastic::SetTable> elastic_sets;  ///< Null if the job is not elastic.
+  std::map<SetId, int> sharded_optimizers;          ///< Made so far with this runtime.
 
   /// Replaces the runtime.
   void enter(std::shared_ptr<Runtime> next) {
     current_ = next.get();
     runtime.swap(next);
+    sharded_optimizers.clear();  // ranks that have joined count from zero
   }
   /// Safe in signal handlers, also while enter() runs.
   void interrupt() noexcept {

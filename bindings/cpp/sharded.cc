@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
+#include <exception>
 #include <functional>
 #include <map>
 #include <set>
@@ -142,6 +144,15 @@ void refuse_differences(const Context& context, const std::vector<std::string>& 
   }
 }
 
+/// The first rank's problem; empty: no rank has one.
+std::string first_of(const Context& context, const std::vector<std::string>& problems) {
+  for (std::size_t place = 0; place < problems.size(); ++place) {
+    if (problems[place].empty()) continue;
+    return fmt::format("on rank {} {}", context.ranks[place], problems[place]);
+  }
+  return {};
+}
+
 /// Compares what ranks were given. Throws on all of them alike.
 void agree(const Context& context, const std::string& problem, const std::string& facts) {
   const std::string digest = fmt::format("{:016x}", hash64(as_bytes(facts)));
@@ -158,6 +169,49 @@ void agree(const Context& context, const std::string& problem, const std::string
   refuse_differences(context, context.of_all("sharded optimizer: facts", facts));
 }
 
+/// Throws Mismatch, on all ranks alike, where a rank's state does not fit or is not that of others.
+void agree_on_state(const Context& context, const ShardedState& state, const ShardedState& mine) {
+  std::string problem = sharded::problem_of(state, mine);
+  if (problem.empty()) problem = outside("learning_rate", state.learning_rate, HUGE_VAL);
+  if (problem.empty() && state.steps < 0) {
+    problem = fmt::format("steps={}; allowed: numbers from 0", state.steps);
+  }
+  const std::string facts =
+      fmt::format("{} steps and learning_rate={}", state.steps, state.learning_rate);
+  const std::string all = "loading the state of a sharded optimizer: ";
+  const auto problems = context.of_all("the state that the sharded optimizer loads", problem);
+  if (const std::string first = first_of(context, problems); !first.empty()) {
+    throw Mismatch(all + first);
+  }
+  const auto said = context.of_all("the step that the sharded optimizer loads", facts);
+  for (std::size_t place = 1; place < said.size(); ++place) {
+    if (said[place] == said[0]) continue;
+    throw Mismatch(fmt::format("{}rank {} has that of {}, rank {} of {}", all, context.ranks[0],
+                               said[0], context.ranks[place], said[place]));
+  }
+}
+
+/// A sum that is not finite has no error.
+DoubleDouble sum_of(DoubleDouble a, DoubleDouble b) {
+  const double plain = a.hi + b.hi;
+  return std::isfinite(plain) ? a + b : DoubleDouble{plain, 0};
+}
+
+/// The bits as text that no locale changes.
+std::string bits_of(DoubleDouble value) {
+  return fmt::format("{:x} {:x}", std::bit_cast<std::uint64_t>(value.hi),
+                     std::bit_cast<std::uint64_t>(value.lo));
+}
+
+DoubleDouble from_bits(const std::string& text) {
+  const char* const end = text.data() + text.size();
+  std::uint64_t hi = 0;
+  std::uint64_t lo = 0;
+  const auto read = std::from_chars(text.data(), end, hi, 16);
+  std::from_chars(read.ptr + 1, end, lo, 16);
+  return {std::bit_cast<double>(hi), std::bit_cast<double>(lo)};
+}
+
 }  // namespace
 
 class ShardedOptimizer::Impl {
@@ -166,10 +220,7 @@ class ShardedOptimizer::Impl {
        const ShardOptions& options, CallSite site)
       : context_(make_context(job, options, site)), overlap_(options.overlap), rule_(rule) {
     agree(context_, problem_of_all(parameters, rule, options), facts_of(parameters, rule, options));
-    make_buckets(parameters, options.bucket_bytes);
-    std::size_t largest = 0;
-    for (const Bucket& bucket : buckets_) largest = std::max(largest, bucket.bytes());
-    spaces_ = Spaces(options.shard == Shard::kGradients ? largest : 0);
+    allocate(parameters, options);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const Array memory = places_[i].bucket->values(places_[i].slot);
       const auto* const from = static_cast<const std::byte*>(parameters[i].tensor.in);
@@ -241,7 +292,8 @@ class ShardedOptimizer::Impl {
   }
   [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }
 
-  [[nodiscard]] ShardedState save_shard() const {
+  [[nodiscard]] ShardedState save_shard() {
+    take_written_values();
     ShardedState state = head();
     state.rank = static_cast<int>(context_.place);
     state.ranks = static_cast<int>(context_.ranks.size());
@@ -251,6 +303,7 @@ class ShardedOptimizer::Impl {
 
   [[nodiscard]] ShardedState save() {
     refuse_other_epoch();
+    take_written_values();
     ShardedState state = head();
     for (const Bucket& bucket : buckets_) sharded::add_whole(bucket, context_, state.tensors);
     return state;
@@ -260,14 +313,7 @@ class ShardedOptimizer::Impl {
     refuse_other_epoch();
     synchronize();
     wait();
-    const ShardedState mine = save_shard();
-    const auto problems = context_.of_all("the state that the sharded optimizer loads",
-                                          sharded::problem_of(state, mine));
-    for (std::size_t place = 0; place < problems.size(); ++place) {
-      if (problems[place].empty()) continue;
-      throw Mismatch(fmt::format("loading the state of a sharded optimizer: on rank {} {}",
-                                 context_.ranks[place], problems[place]));
-    }
+    agree_on_state(context_, state, save_shard());
     forget_gradients();
     rate() = state.learning_rate;
     steps_ = state.steps;
@@ -310,7 +356,26 @@ class ShardedOptimizer::Impl {
     context.place = static_cast<std::size_t>(mine - context.ranks.begin());
     context.op = options.op;
     context.site = fmt::format("{}:{}", site.file, site.line);
+    const int number = ++context.job->sharded_optimizers[context.set];
+    if (number > 1) context.suffix = fmt::format(", optimizer {}", number);
     return context;
+  }
+
+  /// Throws on all ranks alike where one has no memory.
+  void allocate(const std::vector<NamedTensor>& parameters, const ShardOptions& options) {
+    std::string problem;
+    try {
+      make_buckets(parameters, options.bucket_bytes);
+    } catch (const std::exception& error) {
+      problem = fmt::format("cannot make its buckets: {}", error.what());
+    }
+    const auto problems = context_.of_all("sharded optimizer: memory", problem);
+    if (const std::string first = first_of(context_, problems); !first.empty()) {
+      throw ResourceExhausted("sharded optimizer: " + first);
+    }
+    std::size_t largest = 0;
+    for (const Bucket& bucket : buckets_) largest = std::max(largest, bucket.bytes());
+    spaces_ = Spaces(options.shard == Shard::kGradients ? largest : 0);
   }
 
   void make_buckets(const std::vector<NamedTensor>& parameters, std::size_t most) {
@@ -383,6 +448,10 @@ class ShardedOptimizer::Impl {
     throw_if_error(first);
   }
 
+  void take_written_values() {
+    for (Bucket& bucket : buckets_) bucket.take_written_values();
+  }
+
   void forget_gradients() {
     for (Bucket& bucket : buckets_) bucket.forget_gradients();
     scale_ = 1.0F;
@@ -391,13 +460,10 @@ class ShardedOptimizer::Impl {
   /// Adds with about 100 bits: any number of ranks gets the same bits.
   double norm_of_averages() const {
     DoubleDouble own;
-    for (const Bucket& bucket : buckets_) own = own + bucket.squares();
+    for (const Bucket& bucket : buckets_) own = sum_of(own, bucket.squares());
     DoubleDouble total;
-    for (const std::string& text : context_.of_all("the norm of sharded gradients",
-                                                   fmt::format("{:a} {:a}", own.hi, own.lo))) {
-      char* end = nullptr;
-      const double hi = std::strtod(text.c_str(), &end);
-      total = total + DoubleDouble{hi, std::strtod(end, nullptr)};
+    for (const std::string& text : context_.of_all("the norm of sharded gradients", bits_of(own))) {
+      total = sum_of(total, from_bits(text));
     }
     return std::sqrt(total.hi);
   }

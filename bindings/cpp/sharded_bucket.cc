@@ -68,6 +68,7 @@ void update_by(const Rule& rule, const Update& how, const Chunk& chunk) {
 }  // namespace
 
 OperationPtr Context::start(Submission submission, std::shared_ptr<const void> memory) const {
+  submission.request.name += suffix;
   submission.request.call_site = site;
   submission.request.compression = "none";
   submission.on_done = [memory = std::move(memory)](Operation&) {};
@@ -256,8 +257,8 @@ void Bucket::forget_gradients() {
   ready_.assign(ready_.size(), false);
 }
 
-/// The program may have written 16-bit values: the float32 copies follow, where they are others.
 void Bucket::take_written_values() {
+  if (!is_half(dtype_)) return;
   auto* const now = reinterpret_cast<const std::uint16_t*>(at(values_, low_));
   std::vector<float>& kept = state_.back();
   std::vector<std::uint16_t> before(chunk_);
@@ -270,7 +271,7 @@ void Bucket::take_written_values() {
 void Bucket::update(const Update& how) {
   std::vector<float> scratch;
   const bool half = is_half(dtype_);
-  if (half) take_written_values();
+  take_written_values();
   auto* const values = reinterpret_cast<float*>(at(values_, low_));
   const Chunk chunk{averages(scratch), half ? state_.back().data() : values, state_};
   std::visit([&](const auto& rule) { update_by(rule, how, chunk); }, how.rule);
@@ -295,6 +296,7 @@ void Bucket::broadcast(const Context& context) {
   broadcast.inputs = {values_.data.get()};
   broadcast.outputs = {values_.data.get()};
   throw_if_error(context.wait(context.start(std::move(broadcast), values_.data)));
+  take_written_values();
 }
 
 Status Bucket::wait_for_values(const Context& context) {

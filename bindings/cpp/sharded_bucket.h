@@ -43,6 +43,7 @@ struct Context {
   std::size_t place = 0;   ///< This rank's among them.
   ReduceOp op = ReduceOp::kAverage;
   std::string site;
+  std::string suffix;  ///< Of all operations' names: optimizers of a set may have equal parameters.
 
   /// Starts an operation, which keeps its memory alive. Blocks: never.
   OperationPtr start(Submission submission, std::shared_ptr<const void> memory) const;
@@ -139,6 +140,9 @@ class Bucket {
   [[nodiscard]] const std::vector<std::string_view>& kinds() const noexcept { return kinds_; }
   /// The state was written: 16-bit values follow.
   void take_state();
+  /// 16-bit values may have been written: the state follows, where they are others. Every allgather
+  /// leaves this rank's chunk alone.
+  void take_written_values();
 
  private:
   [[nodiscard]] std::byte* at(const Array& memory, std::size_t element) const;
@@ -146,7 +150,6 @@ class Bucket {
                                       std::size_t count) const;
   /// This rank's averages as float32. scratch: holds them where they are not.
   [[nodiscard]] std::span<const float> averages(std::vector<float>& scratch) const;
-  void take_written_values();
   void clear_unasked();
 
   DType dtype_;

@@ -1,6 +1,8 @@
 // The updates of torch's SGD, Adam and AdamW, and sums of squares, for each instruction set.
 #include "ops/kernels/optimizer.h"
 
+#include <cmath>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/kernels/optimizer.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -82,6 +84,9 @@ DoubleDouble sum_of_squares_here(std::span<const float> values) {
   HWY_ALIGN double errors[hn::MaxLanes(D64())];
   hn::Store(sum, d, sums);
   hn::Store(error, d, errors);
+  double plain = 0;
+  for (std::size_t lane = 0; lane < hn::Lanes(d); ++lane) plain += sums[lane];
+  if (!std::isfinite(plain)) return {plain, 0};  // errors are NaN
   DoubleDouble total{0, 0};
   for (std::size_t lane = 0; lane < hn::Lanes(d); ++lane) {
     total = total + DoubleDouble{sums[lane], 0} + DoubleDouble{errors[lane], 0};

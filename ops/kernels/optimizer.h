@@ -41,6 +41,7 @@ void update_adam(const AdamUpdate& how, std::span<const float> gradient, float* 
                  float* variance);
 
 /// The sum of squares, with about 100 bits: it does not depend on how elements are dealt to calls.
+/// That of infinity is infinity; that of NaN is NaN.
 DoubleDouble sum_of_squares(std::span<const float> values);
 
 }  // namespace ronde::kernels

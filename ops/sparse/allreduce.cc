@@ -22,7 +22,9 @@ struct RowStatement {
   RowFault fault = RowFault::kNone;
   std::int64_t detail = 0;
   std::int64_t table_rows = -1;
-  IndexSample sample;
+  std::int64_t largest = -1;  ///< Index.
+  std::int64_t repeats = 0;   ///< 1: rows of equal index are sent apart.
+  IndexSample sample = {};
 };
 static_assert(sizeof(RowStatement) % sizeof(std::int64_t) == 0);
 constexpr std::size_t kRowStatementNumbers = sizeof(RowStatement) / sizeof(std::int64_t);
@@ -53,6 +55,33 @@ RowStatement judge_rows(const BundleTensor& tensor) {
   return said;
 }
 
+/// Narrow types and integers lose what a wide sum over all ranks keeps.
+bool adds_own_first(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64; }
+
+/// Groups this rank's rows in `own`, if they are right.
+RowStatement state_rows(const SparseWork& work, RowSums& own) {
+  RowStatement mine = judge_rows(work.tensor);
+  own.clear();
+  if (mine.fault != RowFault::kNone) return mine;
+  own.add(row_indices_of(work.tensor), static_cast<const std::byte*>(work.tensor.in),
+          work.row_bytes());
+  if (adds_own_first(work.shared.dtype)) {
+    own.group();
+  } else {
+    own.keep_apart();
+  }
+  if (own.count() > 0) mine.largest = own.index(own.count() - 1);
+  mine.repeats = own.has_repeats() ? 1 : 0;
+  mine.sample = IndexSample::of(own);
+  return mine;
+}
+
+/// The group is broken: other ranks wait for this one.
+Status out_of_memory(const SparseWork& work) {
+  return {Code::kAborted, fmt::format("out of memory in sparse_allreduce of {} rows",
+                                      row_indices_of(work.tensor).size())};
+}
+
 Status explain_rows(std::size_t rank, const RowStatement& said) {
   if (said.fault == RowFault::kCount) {
     return {Code::kInvalidArgument, fmt::format("rank {} of the group gave {} indices for {} rows",
@@ -63,6 +92,29 @@ Status explain_rows(std::size_t rank, const RowStatement& said) {
                                                     : "none, as the tensor has no rows";
   return {Code::kInvalidArgument, fmt::format("rank {} of the group gave index {}; allowed: {}",
                                               rank, said.detail, allowed)};
+}
+
+/// The table's rows by all ranks' statements; -1: nobody knows them.
+Result<std::int64_t> agree_on_table(std::span<const RowStatement> said) {
+  std::int64_t table_rows = -1;
+  std::size_t first = 0;  // that knows the table's size
+  for (std::size_t rank = 0; rank < said.size(); ++rank) {
+    if (said[rank].fault != RowFault::kNone) return explain_rows(rank, said[rank]);
+    if (said[rank].table_rows >= 0 && table_rows >= 0 && said[rank].table_rows != table_rows) {
+      return Status(Code::kMismatch,
+                    fmt::format("rank {} of the group has a tensor of {} rows, rank {} one of {}",
+                                first, table_rows, rank, said[rank].table_rows));
+    }
+    if (table_rows < 0) first = rank;
+    table_rows = std::max(table_rows, said[rank].table_rows);
+  }
+  if (table_rows < 0) return table_rows;
+  for (std::size_t rank = 0; rank < said.size(); ++rank) {  // that may not have known the size
+    if (said[rank].largest < table_rows) continue;
+    return explain_rows(
+        rank, {.fault = RowFault::kRange, .detail = said[rank].largest, .table_rows = table_rows});
+  }
+  return table_rows;
 }
 
 /// Bytes of a block of rows: their indices, then their values.
@@ -79,39 +131,31 @@ std::size_t sum_of_bytes(std::span<const std::size_t> values) {
 }  // namespace
 
 Result<SparsePath> SparseAllreduce::plan(const SparseWork& work, const AbortToken& abort) {
-  RowStatement mine = judge_rows(work.tensor);
-  own_.clear();
-  if (mine.fault == RowFault::kNone) {
-    own_.add(row_indices_of(work.tensor), static_cast<const std::byte*>(work.tensor.in),
-             work.row_bytes());
-    own_.group();
-    mine.sample = IndexSample::of(own_);
+  try {
+    return choose(work, abort);
+  } catch (const std::bad_alloc&) {
+    return out_of_memory(work);
   }
+}
+
+Result<SparsePath> SparseAllreduce::choose(const SparseWork& work, const AbortToken& abort) {
+  const RowStatement mine = state_rows(work, own_);
   numbers_.resize(kRowStatementNumbers);
   std::memcpy(numbers_.data(), &mine, sizeof(mine));
   RONDE_ASSIGN_OR_RETURN(const auto all, exchange_.allgather(numbers_, abort));
+  std::vector<RowStatement> said(size_);
+  std::memcpy(static_cast<void*>(said.data()), all.data(), all.size_bytes());
+  RONDE_ASSIGN_OR_RETURN(table_rows_, agree_on_table(said));
   samples_.clear();
-  table_rows_ = -1;
-  SparseLoad load{.ranks = size_, .row_bytes = work.row_bytes()};
-  std::size_t first = 0;  // that knows the table's size
-  for (std::size_t rank = 0; rank < size_; ++rank) {
-    RowStatement said;
-    std::memcpy(static_cast<void*>(&said), all.data() + rank * kRowStatementNumbers, sizeof(said));
-    if (said.fault != RowFault::kNone) return explain_rows(rank, said);
-    if (said.table_rows >= 0 && table_rows_ >= 0 && said.table_rows != table_rows_) {
-      return Status(Code::kMismatch,
-                    fmt::format("rank {} of the group has a tensor of {} rows, rank {} one of {}",
-                                first, table_rows_, rank, said.table_rows));
-    }
-    if (table_rows_ < 0) first = rank;
-    table_rows_ = std::max(table_rows_, said.table_rows);
-    load.rows += static_cast<std::size_t>(said.sample.count);
-    samples_.push_back(said.sample);
+  SparseLoad load{.ranks = size_, .table_rows = table_rows_, .row_bytes = work.row_bytes()};
+  for (const RowStatement& one : said) {
+    if (one.repeats != 0) load.table_rows = -1;
+    load.rows += static_cast<std::size_t>(one.sample.count);
+    samples_.push_back(one.sample);
   }
   load.union_rows = estimate_union(samples_);
-  load.table_rows = table_rows_;
   path_ = options_.path == SparsePath::kAuto ? choose_sparse_path(load) : options_.path;
-  if (path_ == SparsePath::kTable && table_rows_ < 0) path_ = SparsePath::kKeys;
+  if (path_ == SparsePath::kTable && load.table_rows < 0) path_ = SparsePath::kKeys;
   return path_;
 }
 
@@ -119,9 +163,8 @@ Status SparseAllreduce::run(const SparseWork& work, PhaseObserver* phases,
                             const AbortToken& abort) {
   try {
     return dispatch(work, phases, abort);
-  } catch (const std::bad_alloc&) {  // other ranks wait for this one: the group is broken
-    return {Code::kAborted, fmt::format("out of memory in sparse_allreduce of {} rows",
-                                        row_indices_of(work.tensor).size())};
+  } catch (const std::bad_alloc&) {
+    return out_of_memory(work);
   }
 }
 

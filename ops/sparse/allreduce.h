@@ -31,7 +31,8 @@ struct SparseWork {
 /// Over the collectives of another communicator. The result has each index of any rank once, in
 /// ascending order, and is the same on all ranks. By keys, a rank sends its rows once and gets the
 /// result once: for a given result the bytes do not grow with the number of ranks. Rows of one
-/// index are added in ascending order of ranks, but for the dense path.
+/// index are added in ascending order of ranks, but for the dense path. A rank adds its own of one
+/// index first where they are float32 or float64; others are sent apart, never by the dense path.
 /// Calls for a work: plan(), then run(). Threads: one at a time.
 class SparseAllreduce {
  public:
@@ -51,7 +52,7 @@ class SparseAllreduce {
 
   /// Chooses the path, the same on all ranks. Blocks. Errors: kInvalidArgument for an index out of
   /// range or another number of indices, kMismatch for tables of different sizes, on all ranks and
-  /// with the group still usable; the exchange's.
+  /// with the group still usable; the exchange's; kAborted where memory is out.
   Result<SparsePath> plan(const SparseWork& work, const AbortToken& abort);
   /// Does the work that was planned last. `phases` may be null. Blocks.
   /// Errors: as Communicator::run; kResourceExhausted where only this rank's output has no memory.
@@ -64,6 +65,7 @@ class SparseAllreduce {
     std::vector<std::int64_t>* indices = nullptr;
     Status status;  ///< Of the memory. Without it the rank takes part all the same.
   };
+  Result<SparsePath> choose(const SparseWork& work, const AbortToken& abort);
   Status dispatch(const SparseWork& work, PhaseObserver* phases, const AbortToken& abort);
   Status by_allgather(const SparseWork& work, PhaseObserver* phases, const AbortToken& abort);
   Status by_keys(const SparseWork& work, PhaseObserver* phases, const AbortToken& abort);
@@ -75,7 +77,7 @@ class SparseAllreduce {
   Status gather_rows(const SparseWork& work, const AbortToken& abort);
   Status reduce_table(const SparseWork& work, std::byte* table, std::byte* present,
                       const AbortToken& abort);
-  /// Writes own sums `first` .. `last` as a block.
+  /// Writes own groups `first` .. `last` as a block.
   void write_block(const SparseWork& work, std::size_t first, std::size_t last, std::byte* block);
   void sum_own(const SparseWork& work, std::size_t group, std::byte* out);
   /// Adds a block of `count` rows to `received_`.

@@ -39,9 +39,9 @@ constexpr std::string_view to_string(SparsePath path) noexcept {
 /// The sizes that the choice depends on.
 struct SparseLoad {
   std::size_t ranks = 1;
-  std::size_t rows = 0;          ///< Of all ranks together; a rank has no index twice.
+  std::size_t rows = 0;          ///< Of all ranks together, as they are sent.
   std::size_t union_rows = 0;    ///< Different indices of all ranks; an estimate.
-  std::int64_t table_rows = -1;  ///< Negative: not known.
+  std::int64_t table_rows = -1;  ///< Negative: not known, or not allowed.
   std::size_t row_bytes = 0;
 };
 
@@ -54,7 +54,7 @@ SparsePath choose_sparse_path(const SparseLoad& load) noexcept;
 /// A short description of one rank's indices, the same size for any number of them.
 struct IndexSample {
   static constexpr std::size_t kSize = 64;
-  std::int64_t count = 0;
+  std::int64_t count = 0;                             ///< Of groups.
   std::array<std::int64_t, kSize> smallest_hashes{};  ///< Ascending; the first `count` of them.
   std::array<std::int64_t, kSize> quantiles{};        ///< Ascending; of no use without rows.
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 namespace ronde {
@@ -24,6 +25,12 @@ void RowSums::group() {
   begins_.push_back(rows_.size());
 }
 
+void RowSums::keep_apart() {
+  sort();
+  begins_.resize(rows_.size() + 1);
+  std::iota(begins_.begin(), begins_.end(), std::size_t{0});
+}
+
 /// Sorts by the digits of the indices, the lowest first; a pass over memory for each.
 void RowSums::sort() {
   constexpr std::size_t kFew = 256;
@@ -44,6 +51,13 @@ void RowSums::sort() {
     for (const Row& row : rows_) sorted_[begins[digit(row)]++] = row;
     std::swap(rows_, sorted_);
   }
+}
+
+bool RowSums::has_repeats() const noexcept {
+  for (std::size_t i = 1; i < count(); ++i) {
+    if (index(i) == index(i - 1)) return true;
+  }
+  return false;
 }
 
 std::size_t RowSums::lower_bound(std::int64_t index) const noexcept {

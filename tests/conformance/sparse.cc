@@ -137,6 +137,29 @@ void check_wrong(const Rank& rank) {
   CHECK(status.code() == Code::kMismatch);
   CHECK(status.message() ==
         fmt::format("rank 0 of the group has a tensor of 10 rows, rank {} one of 11", last));
+  status = run_wrong(rank, last, {100'000, -1});  // it does not know the size
+  CHECK(status.code() == Code::kInvalidArgument);
+  CHECK(status.message() ==
+        fmt::format("rank {} of the group gave index 100000; allowed: 0 to 9", last));
+}
+
+/// Two rows of one rank have a sum that their type cannot hold; the average fits.
+void check_own_repeats(const Rank& rank, DType dtype, double value) {
+  if (rank.size() == 1) return;
+  SparseCall call(dtype, ReduceOp::kAverage);
+  const std::size_t rows = rank.rank() == 0 ? 2 : 1;
+  Bytes values(rows * kWidth * size_of(dtype));
+  for (std::size_t i = 0; i < rows * kWidth; ++i) {
+    put(dtype, values, i, rank.rank() == 0 ? value : 0);
+  }
+  const std::vector<std::int64_t> others{5, 10};
+  call.give(values, rank.rank() == 0 ? std::vector<std::int64_t>{3, 3, 10} : others,
+            static_cast<std::int64_t>(rows));
+  REQUIRE(rank.run(call.bundle).ok());
+  CHECK(call.indices == std::vector<std::int64_t>{3, 5});
+  const double mean = 2 * value / rank.size();
+  const double got = get(dtype, call.outputs.bytes(0), 0);
+  CHECK(got == doctest::Approx(is_floating(dtype) ? mean : std::trunc(mean)).epsilon(1e-3));
 }
 
 /// The last rank has joined: it gives nothing, and gets nothing.
@@ -187,6 +210,11 @@ void conformance_sparse(ConformanceFixture& fixture) {
       check_sums(rank, dtype, equal, ReduceOp::kAverage);
     }
     check_wrong(rank);
+    check_own_repeats(rank, DType::kInt8, 100);
+    check_own_repeats(rank, DType::kUint8, 200);
+    check_own_repeats(rank, DType::kInt16, 30'000);
+    check_own_repeats(rank, DType::kInt32, 2e9);
+    check_own_repeats(rank, DType::kFloat16, 60'000);
     check_joined_rows(rank);
     check_weighted_rows(rank);
     check_sums(rank, DType::kInt64, {}, ReduceOp::kSum);

@@ -111,7 +111,8 @@ class RONDE_API ShardedOptimizer {
   /// Copies the parameters' values, those of the set's first rank. Collective over the set. `job`
   /// outlives the optimizer. Errors come on all ranks: InvalidArgument for names that are not
   /// unique, dtypes other than float32, float16 and bfloat16, and options that are not allowed;
-  /// Mismatch where parameters or options differ between ranks.
+  /// Mismatch where parameters or options differ between ranks; ResourceExhausted where one has no
+  /// memory.
   ShardedOptimizer(Job& job, const std::vector<NamedTensor>& parameters, const UpdateRule& rule,
                    const ShardOptions& options = {}, CallSite site = CallSite::here());
   ShardedOptimizer(ShardedOptimizer&&) noexcept;
@@ -158,7 +159,7 @@ class RONDE_API ShardedOptimizer {
   [[nodiscard]] ShardedState save_shard() const;
   /// Goes on from a whole state, saved by any number of ranks, or from this rank's shard. The
   /// state of 16-bit parameters has their values. Collective. Throws Mismatch on all ranks where a
-  /// rank's state does not fit.
+  /// rank's state does not fit, or has another step or learning rate than others'.
   void load(const ShardedState& state);
 
   /// The memory of this rank.

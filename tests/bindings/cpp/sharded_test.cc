@@ -3,10 +3,13 @@
 #include <doctest/doctest.h>
 #include <ronde/sharded.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -22,6 +25,16 @@ using net::all_good;
 using net::run_ranks;
 using net::unique_job_id;
 using test::contains;
+
+/// Sanitizers end a process whose memory runs out.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kMemoryCanRunOut = false;
+#elif defined(__has_feature)
+constexpr bool kMemoryCanRunOut =
+    !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer);
+#else
+constexpr bool kMemoryCanRunOut = true;
+#endif
 
 using Values = std::vector<float>;
 
@@ -221,6 +234,23 @@ int check_clipping(int rank) {
   return 0;
 }
 
+/// As in torch, the factor is 0: an infinite gradient makes NaN of its own element alone.
+int check_infinite_norm(int rank) {
+  Job job = init();
+  for (const ShardOptions& options : kOptions) {
+    Model model;
+    ShardedOptimizer optimizer(job, model.named(), Sgd{}, options);
+    optimizer.gradient("table").as<float>()[3] = 1;
+    if (rank == 0) optimizer.gradient("bias").as<float>()[129] = HUGE_VALF;
+    RONDE_CHILD_REQUIRE(optimizer.clip_norm(1.0) == HUGE_VAL);
+    optimizer.step();
+    RONDE_CHILD_REQUIRE(std::isnan(optimizer.values("bias").as<float>()[129]));
+    optimizer.values("bias").as<float>()[129] = model.values[3][129];
+    RONDE_CHILD_REQUIRE(has_values(optimizer, model));
+  }
+  return 0;
+}
+
 int check_accumulation_and_rates(int rank) {
   Job job = init();
   for (const ShardOptions& options : kOptions) {
@@ -246,6 +276,28 @@ int check_accumulation_and_rates(int rank) {
     const float mean = static_cast<float>(job.size() - 1) / 2;
     for (float& one : expected.values[3]) one -= 0.25F * mean;
     RONDE_CHILD_REQUIRE(has_values(optimizer, expected));
+  }
+  return 0;
+}
+
+/// Two optimizers have parameters of equal names, and their operations are under way together.
+int check_equal_names(int rank) {
+  Job job = init();
+  for (const ShardOptions& options : kOptions) {
+    Dense dense(job, kRules[1]);
+    ShardedOptimizer one(job, dense.model.named(), kRules[1], options);
+    ShardedOptimizer two(job, dense.model.named(), kRules[1], options);
+    for (int step = 0; step < 2; ++step) {
+      // Ranks begin with different ones: no reduction ends before both are under way.
+      for (const bool last : {false, true}) {
+        backward((rank == 0) == last ? one : two, dense.model, rank, step);
+      }
+      one.step();
+      two.step();
+      dense.step(dense.averages(step));
+    }
+    RONDE_CHILD_REQUIRE(has_values(one, dense.model));
+    RONDE_CHILD_REQUIRE(has_values(two, dense.model));
   }
   return 0;
 }
@@ -349,6 +401,17 @@ int check_states_that_do_not_fit(int rank) {
   ShardedState swapped = optimizer.save_shard();
   swapped.rank = 1 - swapped.rank;
   RONDE_CHILD_REQUIRE(contains(error(swapped), "the shard of rank 1 was given to rank 0"));
+  other = shard(0, 1, 0, 8);
+  other.steps = rank == 1 ? 2 : 3;
+  RONDE_CHILD_REQUIRE(contains(error(other),
+                               "rank 0 has that of 3 steps and learning_rate=0, rank 1 of 2 steps "
+                               "and learning_rate=0"));
+  other.steps = 3;
+  other.learning_rate = rank == 1 ? 0.25 : 0.5;
+  RONDE_CHILD_REQUIRE(contains(error(other), "rank 1 of 3 steps and learning_rate=0.25"));
+  other.learning_rate = rank == 1 ? -1 : 0.5;
+  RONDE_CHILD_REQUIRE(
+      contains(error(other), "on rank 1 learning_rate=-1; allowed: numbers from 0"));
   RONDE_CHILD_REQUIRE(optimizer.steps() == 3);
   return 0;
 }
@@ -365,6 +428,15 @@ int check_half(int) {
       one.step();
     }
   };
+  RONDE_CHILD_REQUIRE(optimizer.save().tensors[0].values[99] == 1);
+  for (Bfloat16& one : optimizer.values(0).as<Bfloat16>()) one.bits = 0x4000;  // 2
+  const ShardedState early = optimizer.save();
+  RONDE_CHILD_REQUIRE(early.tensors[0].values[99] == 2);
+  for (Bfloat16& one : optimizer.values(0).as<Bfloat16>()) one.bits = 0x3f80;
+  RONDE_CHILD_REQUIRE(optimizer.save_shard().tensors[0].values[0] == 1);
+  optimizer.load(early);
+  RONDE_CHILD_REQUIRE(optimizer.values(0).as<Bfloat16>()[99].bits == 0x4000);
+  for (Bfloat16& one : optimizer.values(0).as<Bfloat16>()) one.bits = 0x3f80;
   train(optimizer, 1);  // 1 - 2^-10 is 1 in bfloat16
   RONDE_CHILD_REQUIRE(optimizer.values(0).as<Bfloat16>()[99].bits == 0x3f80);
   const ShardedState saved = optimizer.save();
@@ -491,6 +563,33 @@ int check_errors_of_all(int rank) {
   return 0;
 }
 
+/// The memory that this process may still map.
+void limit_memory(std::size_t bytes) {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit limit{};
+  ::getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = pages * static_cast<std::size_t>(::getpagesize()) + bytes;
+  ::setrlimit(RLIMIT_AS, &limit);
+}
+
+int check_lack_of_memory(int rank) {
+  Job job = init();
+  rlimit before{};
+  ::getrlimit(RLIMIT_AS, &before);
+  if (rank == 1) limit_memory(std::size_t{16} << 20);
+  const float value = 1;
+  const std::vector<NamedTensor> parameters = {{"w", tensor(&value, {1 << 24})}};
+  const std::string text =
+      error_of<ResourceExhausted>([&] { ShardedOptimizer(job, parameters, Adam{}); });
+  ::setrlimit(RLIMIT_AS, &before);
+  RONDE_CHILD_REQUIRE(contains(text, "sharded optimizer: on rank 1 cannot make its buckets: "));
+  const Model model;
+  ShardedOptimizer optimizer(job, model.named(), Adam{});
+  RONDE_CHILD_REQUIRE(has_values(optimizer, model));
+  return 0;
+}
+
 int check_values_that_are_not_finite(int rank) {
   Job job = init();
   Dense dense(job, kRules[3]);
@@ -531,9 +630,15 @@ TEST_CASE("Sharded gradients are clipped by the norm of the whole") {
   for (const int ranks : {1, 3}) run_job(ranks, check_clipping);
 }
 
+TEST_CASE("An infinite gradient has a norm of infinity, and spoils its own element alone") {
+  run_job(2, check_infinite_norm);
+}
+
 TEST_CASE("Gradients of several passes accumulate, and rates change") {
   run_job(2, check_accumulation_and_rates);
 }
+
+TEST_CASE("Two optimizers of equal parameters train at once") { run_job(2, check_equal_names); }
 
 TEST_CASE("The state of two ranks goes on with one and with three") { run_job(3, check_state); }
 
@@ -553,6 +658,11 @@ TEST_CASE("Wrong calls of a sharded optimizer name the value and what is allowed
 
 TEST_CASE("Parameters and options that differ are told on all ranks") {
   run_job(2, check_errors_of_all);
+}
+
+TEST_CASE("A rank without memory for its buckets is told on all ranks" *
+          doctest::skip(!kMemoryCanRunOut)) {
+  run_job(2, check_lack_of_memory);
 }
 
 TEST_CASE("A step with a value that is not finite fails on all ranks and changes nothing") {

@@ -124,4 +124,16 @@ TEST_CASE("A sum of squares keeps what a double would lose, however it is cut") 
   });
 }
 
+TEST_CASE("A sum of squares with infinity is infinity, and with NaN it is NaN") {
+  std::vector<float> values(2 * kUpdateStep, 1.0F);
+  values[3] = -HUGE_VALF;
+  test::for_each_target([&](const ReduceKernels&) {
+    CHECK(kernels::sum_of_squares(values).hi == HUGE_VAL);
+    CHECK(kernels::sum_of_squares(values).lo == 0);
+  });
+  values[kUpdateStep] = std::nanf("");
+  test::for_each_target(
+      [&](const ReduceKernels&) { CHECK(std::isnan(kernels::sum_of_squares(values).hi)); });
+}
+
 }  // namespace ronde
