@@ -22,11 +22,12 @@ struct Sampling {
   bool changes_late = false;  ///< It does not, and changes its own result.
   int joined = -1;
   std::uint64_t every = 1;
+  double integers = 20;  ///< Their deviation from 0.
 };
 
-Bytes drawn_values(DType dtype, int rank, std::size_t count) {
+Bytes drawn_values(DType dtype, double integers, int rank, std::size_t count) {
   std::mt19937 draw(static_cast<unsigned>(rank) + 1);
-  std::normal_distribution<double> normal(0, is_floating(dtype) ? 1 : 20);
+  std::normal_distribution<double> normal(0, is_floating(dtype) ? 1 : integers);
   std::vector<double> values(count);
   for (double& value : values) value = normal(draw);
   Bytes bytes(count * size_of(dtype));
@@ -64,7 +65,7 @@ std::vector<Status> run_sampled(const Sampling& what, int ranks, std::size_t cou
     };
     auto executor = create_executor(std::move(options));
     REQUIRE(executor.ok());
-    const Bytes in = drawn_values(what.dtype, rank, count);
+    const Bytes in = drawn_values(what.dtype, what.integers, rank, count);
     Bytes out(in.size());
     Bundle bundle;
     bundle.kind = Collective::kAllreduce;
@@ -109,6 +110,18 @@ TEST_CASE("sum check: healthy results pass, of every type, operator and algorith
           }
         }
       }
+    }
+  }
+}
+
+TEST_CASE("sum check: averages of integers pass whose sums need more bits") {
+  for (const char* const algorithm :
+       {"", "ring", "tree", "double_tree", "halving_doubling", "direct"}) {
+    for (const DType dtype : {DType::kInt16, DType::kInt32, DType::kUint32}) {
+      INFO(algorithm, " ", std::string(to_string(dtype)));
+      const Sampling large{
+          .algorithm = algorithm, .dtype = dtype, .integers = dtype == DType::kInt16 ? 2e4 : 2e9};
+      for (const Status& one : run_sampled(large, 3, 200)) CHECK_MESSAGE(one.ok(), one.to_string());
     }
   }
 }
