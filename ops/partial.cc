@@ -22,15 +22,16 @@ void for_blocks(std::size_t count, Body body) {
   }
 }
 
-/// True for scaled sums of narrow integers, which must not overflow before they are scaled.
-bool is_narrow_average(const Reduction& what) {
-  return !is_floating(what.dtype) && what.dtype != DType::kBool && size_of(what.dtype) <= 2 &&
-         what.op == ReduceOp::kSum && what.scaling.post != 1.0;
+/// True for scaled sums of integers, which must not overflow before they are scaled.
+bool is_integer_average(const Reduction& what) {
+  return !is_floating(what.dtype) && what.dtype != DType::kBool && what.op == ReduceOp::kSum &&
+         what.scaling.post != 1.0;
 }
 
 DType partial_type(const Reduction& what) {
   if (is_narrow_floating(what.dtype)) return DType::kFloat32;
-  return is_narrow_average(what) ? DType::kInt32 : what.dtype;
+  if (!is_integer_average(what) || size_of(what.dtype) > 4) return what.dtype;
+  return size_of(what.dtype) <= 2 ? DType::kInt32 : DType::kInt64;
 }
 
 }  // namespace
@@ -53,7 +54,7 @@ void PartialReduction::load(const void* in, void* partial, std::size_t count) co
     if (scale.scaling.pre != 1.0) kernels_.reduce(scale, std::array{widened}, partial, count);
     return;
   }
-  alignas(64) std::array<std::byte, kBlockElements * 2> scaled;
+  alignas(64) std::array<std::byte, kBlockElements * 4> scaled;  // of the tensor's type
   for_blocks(count, [&](std::size_t begin, std::size_t n) {
     const void* const block = at(in, begin * element());
     kernels_.reduce(scale, std::array{block}, scaled.data(), n);
@@ -90,7 +91,7 @@ void PartialReduction::finish(const void* partial, void* out, std::size_t count)
     kernels_.reduce(scale, std::array{partial}, out, count);
     return;
   }
-  alignas(64) std::array<std::byte, kBlockElements * 4> scaled;
+  alignas(64) std::array<std::byte, kBlockElements * 8> scaled;
   for_blocks(count, [&](std::size_t begin, std::size_t n) {
     const void* block = at(partial, begin * width_);
     kernels_.reduce(scale, std::array{block}, scaled.data(), n);

@@ -1,6 +1,7 @@
 // Partial results of a reduction that passes through several ranks: how they are represented on the
 // wire, begun, combined and finished. 8- and 16-bit floating types travel as fp32 and are rounded
-// once; averages of 8- and 16-bit integers travel as int32, so that no sum overflows.
+// once; averages of 8- and 16-bit integers travel as int32, those of 32-bit ones as int64, so that
+// no sum overflows.
 #pragma once
 
 #include <cstddef>

@@ -210,6 +210,13 @@ bool names(const Injection& what, std::string_view name) {
   return name.find(what.tensor) != std::string_view::npos;
 }
 
+/// The thing that never came for a fault.
+std::string_view missed_by(const Injection& what) {
+  if (changes_replicas(what)) return "no replica's tensor";
+  if (what.kind == FaultKind::kCut) return "no operation over TCP";
+  return what.kind == FaultKind::kSum ? "no sum that a drill reaches" : "no such operation";
+}
+
 /// The input in host memory that a NaN fits in.
 bool takes_nan(const Injection& what, const Submission& submission) {
   const Request& request = submission.request;
@@ -309,12 +316,13 @@ void Injector::act(const Injection& what) {
 void Injector::during(const Bundle& bundle, const Work& work) {
   if (!is_host_allreduce(bundle) || options_.sums == nullptr) return;
   const MutexLock lock(mutex_);
-  for (const Fault& fault : faults_) {
+  for (Fault& fault : faults_) {
     const Injection& what = fault.what;
     if (what.kind != FaultKind::kSum || options_.steps() + 1 < what.step) continue;
     for (std::size_t s = 0; s < work.segments.size(); ++s) {
       if (!names(what, bundle.tensors[s].name)) continue;
       options_.sums->spoil(own_elements(work.segments[s]));
+      fault.begun = true;
     }
   }
 }
@@ -332,10 +340,33 @@ void Injector::heal(const Bundle& bundle, const Work& work) {
   }
 }
 
+void Injector::warn_of_right_sums(const Bundle& bundle) {
+  for (Fault& fault : faults_) {
+    if (!fault.begun || fault.planted || fault.warned) continue;
+    for (const BundleTensor& tensor : bundle.tensors) {
+      if (!names(fault.what, tensor.name)) continue;
+      log(LogLevel::kWarning,
+          "the drill has planted nothing in \"{}\" so far: rank {} did not compute its sums, or "
+          "where no drill reaches them, as of 16-bit types or fused tensors between hosts, small "
+          "tensors, Gloo and MPI ({})",
+          tensor.name, options_.rank, fault.what.text);
+      fault.warned = true;
+      break;
+    }
+  }
+}
+
+void Injector::after_failure(const Bundle& bundle, const Work& work) {
+  if (!is_host_allreduce(bundle)) return;
+  const MutexLock lock(mutex_);
+  heal(bundle, work);
+}
+
 void Injector::after(const Bundle& bundle, const Work& work) {
   if (!is_host_allreduce(bundle)) return;
   const MutexLock lock(mutex_);
   heal(bundle, work);
+  warn_of_right_sums(bundle);
   for (Fault& fault : faults_) {
     const Injection& what = fault.what;
     if (!what.in_result || fault.planted || options_.steps() + 1 < what.step) continue;
@@ -405,11 +436,7 @@ void Injector::report_unplanted() const {
         what.tensor.empty() ? "" : fmt::format(" with \"{}\" in its name", what.tensor);
     log(LogLevel::kWarning,
         "the drill planted nothing: {}: {}{} came at step {} or later; {} steps were marked",
-        what.text,
-        changes_replicas(what)
-            ? "no replica's tensor"
-            : (what.kind == FaultKind::kCut ? "no operation over TCP" : "no such operation"),
-        tensor, what.step, options_.steps());
+        what.text, missed_by(what), tensor, what.step, options_.steps());
   }
 }
 

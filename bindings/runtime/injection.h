@@ -92,10 +92,13 @@ class Injector {
 
   /// Plants what comes before an operation: in its input, or in this process. May sleep.
   void before(const Submission& submission) RONDE_EXCLUDES(mutex_);
-  /// Lets this rank compute wrong sums of a work, until after().
+  /// Lets this rank compute wrong sums of a work, until after() or after_failure().
   void during(const Bundle& bundle, const Work& work) RONDE_EXCLUDES(mutex_);
-  /// Plants in the results of a work, before any check has seen them.
+  /// Plants in the results of a work, before any check has seen them. Warns once of wrong sums that
+  /// were asked for and did not come.
   void after(const Bundle& bundle, const Work& work) RONDE_EXCLUDES(mutex_);
+  /// Ends what during() began, of a work without results.
+  void after_failure(const Bundle& bundle, const Work& work) RONDE_EXCLUDES(mutex_);
 
   /// The names of the tensors that are to be changed after a step of the optimizer.
   [[nodiscard]] std::vector<std::string> replica_tensors(std::uint64_t step) const
@@ -110,11 +113,14 @@ class Injector {
   struct Fault {
     Injection what;
     bool planted = false;
+    bool begun = false;           // of wrong sums: during() let them come
+    bool warned = false;          // of wrong sums: none came
     std::uint64_t last_step = 0;  // of a replica, in which it was planted
   };
 
   void act(const Injection& what);
   void heal(const Bundle& bundle, const Work& work) RONDE_REQUIRES(mutex_);
+  void warn_of_right_sums(const Bundle& bundle) RONDE_REQUIRES(mutex_);
   void note(Fault& fault, std::string_view where) RONDE_REQUIRES(mutex_);
 
   const Options options_;

@@ -330,10 +330,12 @@ Status Runtime::Impl::open_global_set(const JoinOptions& options) {
 
 void Runtime::Impl::make_groups(std::vector<SelectionRow> tuned) {
   std::function<void(const Bundle&, const Work&)> on_work;
-  std::function<void(const Bundle&, const Work&)> on_result;
+  std::function<void(const Bundle&, const Work&, bool ran)> on_result;
   if (injector) {
     on_work = [this](const Bundle& bundle, const Work& work) { injector->during(bundle, work); };
-    on_result = [this](const Bundle& bundle, const Work& work) { injector->after(bundle, work); };
+    on_result = [this](const Bundle& bundle, const Work& work, bool ran) {
+      ran ? injector->after(bundle, work) : injector->after_failure(bundle, work);
+    };
   }
   groups = std::make_unique<GroupFactory>(
       GroupFactory::Options{.config = config,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ops/communicator/bundle_tracer.h"
+#include "ops/partial.h"
 
 namespace ronde {
 namespace {
@@ -171,6 +172,9 @@ Status AlgorithmCommunicator::run_flat(const Work& work, const Route& route,
 /// Applies the factors of reductions, before and after the inner collective.
 Status AlgorithmCommunicator::run_plain(const FlatWork& flat, const Work& work) {
   const DType dtype = work.reduction.dtype;
+  const PartialReduction partial(work.reduction, *kernels_);
+  const bool widens = !is_floating(dtype) && partial.width() != partial.element();
+  if (widens && traits_of(work.kind).reduces) return run_wide(flat, work, partial);
   const auto scale = [&](double factor, const void* from, std::byte* to, std::size_t bytes) {
     kernels_->reduce({dtype, ReduceOp::kSum, {1.0, factor}}, {&from, 1}, to,
                      bytes / size_of(dtype));
@@ -187,6 +191,23 @@ Status AlgorithmCommunicator::run_plain(const FlatWork& flat, const Work& work) 
   plain.reduction.scaling = {};
   RONDE_RETURN_IF_ERROR(inner_->run(plain, kNoStream, flat.abort));
   if (post != 1.0) scale(post, flat.out, flat.out, sides.out);
+  return {};
+}
+
+/// Integers whose sums need more bits than the type has before they are scaled.
+Status AlgorithmCommunicator::run_wide(const FlatWork& flat, const Work& work,
+                                       const PartialReduction& partial) {
+  const SideBytes sides = side_bytes(work, rank_, size_);
+  const std::size_t count = flat.bytes / partial.element();
+  const std::size_t bytes = count * partial.width();
+  std::byte* const wide = scratch_.block(0, 2 * bytes);
+  partial.load(flat.in, wide, count);
+  const Segment segment{wide, wide + bytes, bytes};
+  Work plain = work_of(flat, segment, work);
+  plain.reduction = partial.sums();
+  plain.bytes = bytes;
+  RONDE_RETURN_IF_ERROR(inner_->run(plain, kNoStream, flat.abort));
+  partial.finish(segment.out, flat.out, sides.out / partial.element());
   return {};
 }
 

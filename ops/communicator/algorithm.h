@@ -16,6 +16,8 @@
 
 namespace ronde {
 
+class PartialReduction;
+
 /// How the ranks of a group move data in host memory.
 struct AlgorithmOptions {
   std::shared_ptr<const ReduceKernels> kernels;
@@ -84,6 +86,7 @@ class AlgorithmCommunicator final : public Communicator {
   Status run_native(const Work& work, const AbortToken& abort);
   Status run_flat(const Work& work, const Route& route, const AbortToken& abort);
   Status run_plain(const FlatWork& flat, const Work& work);
+  Status run_wide(const FlatWork& flat, const Work& work, const PartialReduction& partial);
 
   Transport* const transport_;
   const std::shared_ptr<const ReduceKernels> kernels_;

@@ -37,6 +37,8 @@ struct CompressedTensor {
   std::uint64_t common_key = 0;  ///< Equal on ranks that are at the same step.
   std::uint64_t step = 0;        ///< How often the tensor was compressed before.
   std::size_t turn = 0;  ///< The owner of its first chunk, so that small tensors take turns.
+  /// Of its result. Over hosts, its sums have a wider type meanwhile.
+  DType dtype = DType::kFloat32;
 };
 
 /// Threads: one at a time.

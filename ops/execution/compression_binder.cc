@@ -143,6 +143,7 @@ CompressedTensor CompressionBinder::prepare_tensor(const Bundle& bundle, std::si
   const BundleTensor& tensor = bundle.tensors[index];
   const std::string key = key_of(bundle, index);
   CompressedTensor prepared;
+  prepared.dtype = bundle.dtype;
   std::uint64_t step = bundles_;
   prepared.residual = residual_of(bundle, index, spec);
   if (prepared.residual) step = prepared.residual->next_step();

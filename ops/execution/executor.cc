@@ -95,6 +95,7 @@ class BundleExecutor final : public Executor {
   Status check(const Bundle& bundle) const;
   Status deliver(const Bundle& bundle, const AbortToken& abort);
   Status run(const Bundle& bundle, const Work& work, const AbortToken& abort);
+  Status move(const Bundle& bundle, BoundWork& bound, const AbortToken& abort);
   Status run_sparse(const Bundle& bundle, const AbortToken& abort);
   Status run_weighted(const Bundle& bundle, const Work& work, const AbortToken& abort);
   [[nodiscard]] bool finds_nonfinite(const Bundle& bundle) const {
@@ -118,7 +119,7 @@ class BundleExecutor final : public Executor {
   std::optional<MeanCheck> mean_;
   std::optional<SumCheck> sums_;
   const std::function<void(const Bundle&, const Work&)> on_work_;
-  const std::function<void(const Bundle&, const Work&)> on_result_;
+  const std::function<void(const Bundle&, const Work&, bool ran)> on_result_;
   CompressionFacts facts_;  // of what ran last
 };
 
@@ -177,6 +178,7 @@ Status BundleExecutor::deliver(const Bundle& bundle, const AbortToken& abort) {
   const bool compares = checks_mean(bundle);
   if (compares) mean_->begin(bundle, work);
   const bool drawn = draws_sum(bundle, work);
+  if (on_work_) on_work_(bundle, work);
   void* const out = work.segments[0].out;
   const auto copy = [&](PhaseObserver*) {
     if (out != nullptr) std::memcpy(out, bundle.result.data(), bundle.result.size());
@@ -184,7 +186,7 @@ Status BundleExecutor::deliver(const Bundle& bundle, const AbortToken& abort) {
   };
   RONDE_RETURN_IF_ERROR(tracer_.trace(
       bundle, {.bytes = work.bytes, .algorithm = "inline", .path = "control"}, facts_, copy));
-  if (on_result_) on_result_(bundle, work);
+  if (on_result_) on_result_(bundle, work, true);
   if (drawn) RONDE_RETURN_IF_ERROR(sums_->end(bundle, work, abort));
   if (compares) RONDE_RETURN_IF_ERROR(mean_->end(bundle, work, false, abort));
   if (looks) RONDE_RETURN_IF_ERROR(nonfinite_->end(bundle, abort));
@@ -200,21 +202,27 @@ Status BundleExecutor::run(const Bundle& bundle, const Work& work, const AbortTo
   const bool drawn = draws_sum(bundle, work);
   if (looks) bound.work = nonfinite_->begin(bound.work, binder_.watched_path(bound));
   if (on_work_) on_work_(bundle, work);
-  const auto move = [&](PhaseObserver* phases) {
-    bound.work.phases = phases;
-    RONDE_RETURN_IF_ERROR(binder_.run(bound, abort));
-    facts_ = bound.facts();
-    return Status();
-  };
-  RONDE_RETURN_IF_ERROR(tracer_.trace(bundle, bound.traced, facts_, move));
-  RONDE_RETURN_IF_ERROR(binder_.finish(bundle, bound, abort));
-  if (on_result_) on_result_(bundle, work);
+  const Status moved = move(bundle, bound, abort);
+  if (on_result_) on_result_(bundle, work, moved.ok());
+  if (drawn && !moved.ok()) sums_->drop(work);
+  RONDE_RETURN_IF_ERROR(moved);
   if (drawn) RONDE_RETURN_IF_ERROR(sums_->end(bundle, work, abort));
   if (compares) {
     const bool lossy = bound.compression != nullptr;
     RONDE_RETURN_IF_ERROR(mean_->end(bundle, work, lossy, abort));
   }
   return looks ? nonfinite_->end(bundle, abort) : Status();
+}
+
+Status BundleExecutor::move(const Bundle& bundle, BoundWork& bound, const AbortToken& abort) {
+  const auto carry = [&](PhaseObserver* phases) {
+    bound.work.phases = phases;
+    RONDE_RETURN_IF_ERROR(binder_.run(bound, abort));
+    facts_ = bound.facts();
+    return Status();
+  };
+  RONDE_RETURN_IF_ERROR(tracer_.trace(bundle, bound.traced, facts_, carry));
+  return binder_.finish(bundle, bound, abort);
 }
 
 Status BundleExecutor::run_sparse(const Bundle& bundle, const AbortToken& abort) {

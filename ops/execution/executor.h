@@ -35,8 +35,9 @@ struct ExecutorOptions : AlgorithmOptions {
   std::optional<SumCheckOptions> check_sums;  ///< None: no sum is drawn. The same on all ranks.
   /// Is shown each work that is about to run; empty: nobody.
   std::function<void(const Bundle&, const Work&)> on_work;
-  /// Is shown each work that has run, before its results are looked at; empty: nobody.
-  std::function<void(const Bundle&, const Work&)> on_result;
+  /// Is shown each work that has ended, before its results are looked at, and if it has run without
+  /// an error; empty: nobody.
+  std::function<void(const Bundle&, const Work&, bool ran)> on_result;
   DeviceOpener open_device;               ///< Empty: tensors in device memory are kUnsupported.
   SparsePath sparse = SparsePath::kAuto;  ///< Of sparse allreduces; the same on all ranks.
 };

@@ -49,11 +49,7 @@ bool SumCheck::begin(const Work& work) {
   const OwnElements mine = own(work);
   input_.assign(count_ * width, std::byte{0});
   if (mine.in != nullptr) std::memcpy(input_.data(), mine.in, input_.size());
-  if (options_.witness) {
-    options_.witness->forget(watched_);  // of a work that failed
-    options_.witness->watch(mine);
-    watched_ = mine;
-  }
+  if (options_.witness) options_.witness->watch(mine);
   return true;
 }
 
@@ -80,6 +76,10 @@ Status SumCheck::end(const Bundle& bundle, const Work& work, const AbortToken& a
   const bool blamed = options_.witness && options_.witness->forget(mine);
   RONDE_ASSIGN_OR_RETURN(const auto all, exchange_.allgather(pack(mine.out, blamed), abort));
   return judge(bundle, work.reduction, all);
+}
+
+void SumCheck::drop(const Work& work) {
+  if (options_.witness) options_.witness->forget(own(work));
 }
 
 /// All ranks have the same numbers, so they say the same.

@@ -23,8 +23,8 @@ struct SumCheckOptions {
   std::vector<int> ranks = {};  ///< Of the job, in the group's order; empty: they are the same.
 };
 
-/// Calls for a work: begin(), then end() once it has run. All ranks draw the same elements.
-/// Threads: one at a time.
+/// Calls for a work: begin(), then end() once it has run, or drop() if it has failed. All ranks
+/// draw the same elements. Threads: one at a time.
 class SumCheck {
  public:
   /// Elements that are looked at: neighbours, in one tensor.
@@ -47,6 +47,8 @@ class SumCheck {
   /// Compares. Blocks while ranks exchange the elements. Errors: kCorrupted, the same on all ranks;
   /// those of the exchange.
   Status end(const Bundle& bundle, const Work& work, const AbortToken& abort);
+  /// Forgets what is drawn. Does not block.
+  void drop(const Work& work);
 
  private:
   [[nodiscard]] OwnElements own(const Work& work) const;
@@ -67,7 +69,6 @@ class SumCheck {
   std::size_t first_ = 0;  // element
   std::size_t count_ = 0;
   std::vector<std::byte> input_;
-  OwnElements watched_;
 };
 
 }  // namespace ronde

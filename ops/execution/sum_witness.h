@@ -27,7 +27,7 @@ std::size_t first_wrong(const ReduceKernels& kernels, const Reduction& what,
                         std::span<const void* const> inputs, const void* out, std::size_t count);
 
 /// Passes calls on to other kernels. Those that read or write elements that it watches are computed
-/// once more. Threads: any.
+/// once more. Calls on copies of the elements, and accumulate_fp32(), go by unseen. Threads: any.
 class SumWitness final : public ReduceKernels {
  public:
   explicit SumWitness(std::shared_ptr<const ReduceKernels> kernels)

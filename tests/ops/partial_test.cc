@@ -57,6 +57,20 @@ TEST_CASE("PartialReduction: averages of narrow integers do not overflow, sums w
         std::vector<std::int8_t>(2000, 125));  // 381 modulo 256
 }
 
+TEST_CASE("PartialReduction: averages of 32-bit integers do not overflow, sums wrap") {
+  const std::vector<std::int32_t> least(2000, INT32_MIN);
+  const Reduction average{DType::kInt32, ReduceOp::kSum, {1.0, 1.0 / 3}};
+  CHECK(chain<std::int32_t>(average, least, least, least) == least);
+  CHECK(chain<std::int32_t>({DType::kInt32, ReduceOp::kSum, {}}, least, least, least) == least);
+  const std::vector<std::uint32_t> most(2000, UINT32_MAX);
+  CHECK(chain<std::uint32_t>({DType::kUint32, ReduceOp::kSum, {1.0, 1.0 / 3}}, most, most, most) ==
+        most);
+  CHECK(chain<std::uint32_t>({DType::kUint32, ReduceOp::kSum, {0.5, 2.0}}, most, most, most) ==
+        most);  // saturates
+  CHECK(chain<std::uint32_t>({DType::kUint32, ReduceOp::kSum, {}}, most, most, most) ==
+        std::vector<std::uint32_t>(2000, UINT32_MAX - 2));  // modulo 2^32
+}
+
 TEST_CASE("PartialReduction: 16-bit partials keep fp32 and are rounded once") {
   const std::uint16_t one = float_to_bfloat16(1);
   const std::uint16_t small = float_to_bfloat16(1.0F / 256);

@@ -139,6 +139,10 @@ double widest(DType dtype, const void* base, std::size_t index) {
       return static_cast<double>(load<std::uint16_t>(base, index));
     case DType::kInt32:
       return static_cast<double>(load<std::int32_t>(base, index));
+    case DType::kUint32:
+      return static_cast<double>(load<std::uint32_t>(base, index));
+    case DType::kInt64:
+      return static_cast<double>(load<std::int64_t>(base, index));
     default:
       return static_cast<double>(widened(dtype, base, index));
   }
@@ -167,6 +171,10 @@ void store_rounded(DType dtype, void* base, std::size_t index, double value) {
       return store_truncated<std::uint16_t>(base, index, value);
     case DType::kInt32:
       return store_truncated<std::int32_t>(base, index, value);
+    case DType::kUint32:
+      return store_truncated<std::uint32_t>(base, index, value);
+    case DType::kInt64:
+      return store(base, index, static_cast<std::int64_t>(value));
     default:
       return store_narrowed(dtype, base, index, static_cast<float>(value));
   }

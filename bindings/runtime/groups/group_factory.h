@@ -54,9 +54,9 @@ class GroupFactory {
     std::shared_ptr<ResidualStore> residuals;
     std::shared_ptr<OperationRing> records;
     std::shared_ptr<SumWitness> witness = {};  ///< For Config::check_sums; else null.
-    std::function<void(const Bundle&, const Work&)> on_work = {};    ///< As ExecutorOptions has it.
-    std::function<void(const Bundle&, const Work&)> on_result = {};  ///< The same.
-    MeanCheckOptions check_mean = {};                                ///< For Config::check_mean.
+    std::function<void(const Bundle&, const Work&)> on_work = {};  ///< As ExecutorOptions has it.
+    std::function<void(const Bundle&, const Work&, bool ran)> on_result = {};  ///< The same.
+    MeanCheckOptions check_mean = {};      ///< For Config::check_mean.
     std::vector<SelectionRow> tuned = {};  ///< Rows of rank 0's tuning file.
   };
   explicit GroupFactory(Options options) : options_(std::move(options)) {}

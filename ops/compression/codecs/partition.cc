@@ -60,12 +60,13 @@ void Partition::add_cut(const OwnedRun& cut, std::size_t turn) {
   slice.count += cut.count;
 }
 
-/// The runs of each owner, in order.
+/// The runs of each owner, in order: `most` elements, but a block at least.
 std::vector<std::vector<OwnedRun>> runs_by_owner(std::span<const CompressedPiece> pieces,
                                                  std::span<const std::size_t> owners,
-                                                 std::size_t block, std::size_t ranks) {
+                                                 std::size_t block, std::size_t ranks,
+                                                 std::size_t most) {
   std::vector<std::vector<OwnedRun>> runs(ranks);
-  const std::size_t cut = kCut / block * block;
+  const std::size_t cut = std::max<std::size_t>(1, std::min(kCut, most) / block) * block;
   for (std::size_t index = 0; index < pieces.size(); ++index) {
     const std::size_t count = pieces[index].count;
     for (std::size_t begin = 0; begin < count; begin += cut) {
@@ -75,11 +76,12 @@ std::vector<std::vector<OwnedRun>> runs_by_owner(std::span<const CompressedPiece
   return runs;
 }
 
-/// Moves the next runs of an owner, `share` elements or a few more, to a slice.
+/// Moves the next runs of an owner to a slice: `share` elements at most, but a run at least.
 void deal(std::span<const OwnedRun>& left, std::size_t owner, std::size_t share, const Codec& codec,
           Slice& slice) {
-  for (std::size_t taken = 0; !left.empty() && taken < share; left = left.subspan(1)) {
+  for (std::size_t taken = 0; !left.empty(); left = left.subspan(1)) {
     OwnedRun run = left.front();
+    if (taken > 0 && taken + run.count > share) return;
     run.at = slice.count;
     slice.count += run.count;
     slice.bytes[owner] += codec.encoded_bytes(run.count);
@@ -107,9 +109,9 @@ std::vector<Slice> partition(std::span<const CompressedPiece> pieces,
 std::vector<Slice> partition_by_owner(std::span<const CompressedPiece> pieces,
                                       std::span<const std::size_t> owners, const Codec& codec,
                                       std::size_t ranks, std::size_t slice_elements) {
-  const auto runs = runs_by_owner(pieces, owners, codec.block(), ranks);
+  const std::size_t share = slice_elements / ranks;
+  const auto runs = runs_by_owner(pieces, owners, codec.block(), ranks, share);
   std::vector<std::span<const OwnedRun>> left(runs.begin(), runs.end());
-  const std::size_t share = std::max<std::size_t>(1, slice_elements / ranks);
   std::vector<Slice> slices;
   for (std::size_t begin = 0;; begin += slices.back().count) {
     Slice slice;

@@ -37,8 +37,8 @@ std::vector<Slice> partition(std::span<const CompressedPiece> pieces,
                              std::size_t slice_elements);
 
 /// As partition(), of pieces that have owners already. Each slice has about as many elements of
-/// each owner as of the others, so that all links are in use. Runs are whole blocks of their
-/// pieces.
+/// each owner as of the others, so that all links are in use: `slice_elements` / ranks at most, but
+/// a block at least. Runs are whole blocks of their pieces.
 std::vector<Slice> partition_by_owner(std::span<const CompressedPiece> pieces,
                                       std::span<const std::size_t> owners, const Codec& codec,
                                       std::size_t ranks, std::size_t slice_elements);

@@ -214,12 +214,15 @@ void QuantisedExchange::leave(const MovingSlice& slice) {
   }
 }
 
-/// Writes this rank's sums as they are. Nothing is lost of them.
+/// Writes this rank's sums as they are. Nothing is lost of them. A sum that is finite here may be
+/// infinite in the tensor's type.
 void QuantisedExchange::write_sums(const MovingSlice& slice) {
   for (const OwnedRun& run : slice.runs[me_]) {
     const CompressedPiece& piece = work_.pieces[run.piece];
     float* values = slice.values + run.at;
-    const bool finite = all_finite(DType::kFloat32, values, run.count);
+    const DType type = work_.compression.tensors()[piece.tensor].dtype;
+    work_.kernels.cast(DType::kFloat32, values, type, wide_, run.count);
+    const bool finite = all_finite(type, wide_, run.count);
     finite_[piece.tensor] = finite_[piece.tensor] != 0 && finite ? 1 : 0;
     if (piece.out != nullptr) {
       std::byte* const out = piece.out + run.begin * size_of(work_.out_dtype);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/log.h"
 #include "core/base/os/file_descriptor.h"
 #include "ops/kernels/factory.h"
 
@@ -253,6 +254,49 @@ TEST_CASE("Injector: sums of the tensor are wrong from their step on, and of no 
   }
   drill.steps = 0;
   CHECK(sum("grad") == right);
+}
+
+TEST_CASE("Injector: sums that no kernel computed where a drill reaches are warned of once") {
+  std::string told;
+  set_log(LogLevel::kWarning, [&](LogLevel, std::string_view line) { told += line; });
+  Drill drill("sum:rank=1,tensor=grad,step=2");
+  std::vector<float> values(4, 1.0F);
+  const Segment segment{nullptr, std::as_writable_bytes(std::span(values)).data(),
+                        values.size() * sizeof(float)};
+  Work work;
+  work.segments = {&segment, 1};
+  const auto pass = [&](std::string_view name) {
+    told.clear();
+    const Bundle bundle = sum_of(name, 0, values);
+    drill->during(bundle, work);
+    drill->after(bundle, work);
+    return told;
+  };
+  CHECK(pass("grad").empty());
+  drill.steps = 1;
+  CHECK(pass("bias").empty());
+  CHECK(pass("grad").find("planted nothing in \"grad\" so far") != std::string::npos);
+  CHECK(pass("grad").empty());
+  drill->report_unplanted();
+  CHECK(told.find("no sum that a drill reaches") != std::string::npos);
+  set_log(LogLevel::kWarning, {});
+}
+
+TEST_CASE("Injector: a work that fails leaves neither wrong sums nor a flip behind") {
+  Drill drill("sum:rank=1,tensor=grad;flip:rank=1,tensor=grad,where=result");
+  const std::vector<float> ones(4, 1.0F);
+  std::vector<float> out(4, 1.0F);
+  const Segment segment{nullptr, std::as_writable_bytes(std::span(out)).data(),
+                        out.size() * sizeof(float)};
+  Work work;
+  work.segments = {&segment, 1};
+  const Bundle bundle = sum_of("grad", 0, out);
+  drill->during(bundle, work);
+  drill->after_failure(bundle, work);
+  CHECK(out == ones);
+  const std::array<const void*, 2> inputs = {ones.data(), ones.data()};
+  drill.sums->reduce({}, inputs, out.data(), 4);
+  CHECK(out == std::vector<float>(4, 2.0F));
 }
 
 TEST_CASE("PeerEnds: connections are known by the rank at their other end") {

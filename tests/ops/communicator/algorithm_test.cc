@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,25 @@ class PlainAddsOne final : public Communicator {
     const auto& [in, out, bytes] = work.segments[0];
     for (std::size_t i = 0; i < bytes / sizeof(float); ++i) {
       reinterpret_cast<float*>(out)[i] = reinterpret_cast<const float*>(in)[i] + 1;
+    }
+    return {};
+  }
+};
+
+/// Does allreduces as three ranks with equal inputs would, in int32.
+class PlainTriples final : public Communicator {
+ public:
+  PlainTriples()
+      : Communicator({.name = "plain",
+                      .supports = SupportTable::of([](auto...) { return true; }),
+                      .plain = true}) {}
+  Status run(const Work& work, DeviceStream, const AbortToken&) override {
+    CHECK(work.reduction.dtype == DType::kInt32);
+    CHECK(work.reduction.scaling.post == 1.0);
+    const auto& [in, out, bytes] = work.segments[0];
+    CHECK(work.bytes == bytes);
+    for (std::size_t i = 0; i < bytes / sizeof(std::int32_t); ++i) {
+      reinterpret_cast<std::int32_t*>(out)[i] = 3 * reinterpret_cast<const std::int32_t*>(in)[i];
     }
     return {};
   }
@@ -202,6 +222,23 @@ TEST_CASE("algorithm communicator: plain collectives get one segment, without fa
   CHECK(whole.run(work, kNoStream, AbortToken()).ok());
   CHECK(out == std::vector<float>{1.5F, 2.5F, 3.5F});
   CHECK(in == std::vector<float>{1, 2, 3});
+}
+
+TEST_CASE("algorithm communicator: averages of integers do not overflow in plain collectives") {
+  GroupSpec group;
+  group.ranks = {0, 1, 2};
+  AlgorithmCommunicator whole(std::make_unique<PlainTriples>(), options_with(group));
+  const std::vector<std::int8_t> in{100, -128, 5};
+  std::vector<std::int8_t> out(3);
+  const Segment segment{reinterpret_cast<const std::byte*>(in.data()),
+                        reinterpret_cast<std::byte*>(out.data()), 3};
+  Work work;
+  work.kind = Collective::kAllreduce;
+  work.reduction = {DType::kInt8, ReduceOp::kSum, {1.0, 1.0 / 3}};
+  work.segments = {&segment, 1};
+  work.bytes = 3;
+  CHECK(whole.run(work, kNoStream, AbortToken()).ok());
+  CHECK(out == in);
 }
 
 TEST_CASE("algorithm communicator: packing, the algorithm and unpacking are phases") {

@@ -276,6 +276,26 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("Compressed chunks: a sum that float16 cannot hold leaves the residuals as they were") {
+  for (const bool in_levels : {false, true}) {
+    LocalFixture flat;
+    LevelPartsFixture levels;
+    ConformanceFixture& fixture = in_levels ? static_cast<ConformanceFixture&>(levels) : flat;
+    on_chunks(fixture, 4, [](Chunks& chunks) {
+      const std::size_t all = 16 * kRowElements;
+      Bundle bundle = Chunks::bundle(Collective::kReduceScatter, DType::kFloat16, "int4", 16);
+      bundle.op = ReduceOp::kSum;
+      Bytes in = values(DType::kFloat16, chunks.rank, 0, all), out(all);
+      REQUIRE(chunks.run(bundle, in, out).ok());
+      const auto before = chunks.residuals->find(0, "w", all)->values().value();
+      put(DType::kFloat16, in, 3, 20'000);
+      REQUIRE(chunks.run(bundle, in, out).ok());
+      CHECK(chunks.residuals->find(0, "w", all)->values().value() == before);
+      if (chunks.rank == 0) CHECK(std::isinf(get(DType::kFloat16, out, 3)));
+    });
+  }
+}
+
 TEST_CASE("Compressed chunks: the wire carries the encoded bytes") {
   LocalFixture flat;
   on_chunks(flat, 4, [](Chunks& chunks) {

@@ -50,7 +50,7 @@ void run(const Comparison& what, int ranks, std::size_t count, MeanErrors& total
     options.size = ranks;
     options.check_mean = MeanCheckOptions{.totals = rank == 0 ? &totals : &mine};
     for (int r = 0; r < ranks; ++r) options.check_mean->ranks.push_back(r + 10);
-    options.on_result = [&](const Bundle&, const Work& work) {
+    options.on_result = [&](const Bundle&, const Work& work, bool) {
       if (rank == what.sick)
         work.segments[0].out[count / 2 * size_of(what.dtype)] ^= std::byte{0x40};
     };

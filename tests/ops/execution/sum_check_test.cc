@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <random>
 
 #include "ops/execution/executor.h"
@@ -22,11 +23,12 @@ struct Sampling {
   bool changes_late = false;  ///< It does not, and changes its own result.
   int joined = -1;
   std::uint64_t every = 1;
+  double integers = 20;  ///< Their deviation from 0.
 };
 
-Bytes drawn_values(DType dtype, int rank, std::size_t count) {
+Bytes drawn_values(DType dtype, double integers, int rank, std::size_t count) {
   std::mt19937 draw(static_cast<unsigned>(rank) + 1);
-  std::normal_distribution<double> normal(0, is_floating(dtype) ? 1 : 20);
+  std::normal_distribution<double> normal(0, is_floating(dtype) ? 1 : integers);
   std::vector<double> values(count);
   for (double& value : values) value = normal(draw);
   Bytes bytes(count * size_of(dtype));
@@ -57,14 +59,14 @@ std::vector<Status> run_sampled(const Sampling& what, int ranks, std::size_t cou
     options.on_work = [&](const Bundle&, const Work& work) {
       if (sick && !what.changes_late) witness->spoil(elements(work));
     };
-    options.on_result = [&](const Bundle&, const Work& work) {
+    options.on_result = [&](const Bundle&, const Work& work, bool) {
       if (sick && !what.changes_late) CHECK(witness->heal(elements(work)));
       for (std::size_t at = 0; sick && what.changes_late && at < work.segments[0].bytes; ++at)
         work.segments[0].out[at] ^= std::byte{0x40};
     };
     auto executor = create_executor(std::move(options));
     REQUIRE(executor.ok());
-    const Bytes in = drawn_values(what.dtype, rank, count);
+    const Bytes in = drawn_values(what.dtype, what.integers, rank, count);
     Bytes out(in.size());
     Bundle bundle;
     bundle.kind = Collective::kAllreduce;
@@ -84,6 +86,18 @@ std::vector<Status> run_sampled(const Sampling& what, int ranks, std::size_t cou
   });
   return told;
 }
+
+/// Refuses all work, and leaves the group whole.
+class Refuses final : public Communicator {
+ public:
+  Refuses()
+      : Communicator({.name = "refuses",
+                      .supports = SupportTable::of([](auto...) { return true; }),
+                      .native_first = true}) {}
+  Status run(const Work&, DeviceStream, const AbortToken&) override {
+    return {Code::kResourceExhausted, "no"};
+  }
+};
 
 void check_all(const std::vector<Status>& told, std::string_view text) {
   for (const Status& one : told) {
@@ -113,6 +127,18 @@ TEST_CASE("sum check: healthy results pass, of every type, operator and algorith
   }
 }
 
+TEST_CASE("sum check: averages of integers pass whose sums need more bits") {
+  for (const char* const algorithm :
+       {"", "ring", "tree", "double_tree", "halving_doubling", "direct"}) {
+    for (const DType dtype : {DType::kInt16, DType::kInt32, DType::kUint32}) {
+      INFO(algorithm, " ", std::string(to_string(dtype)));
+      const Sampling large{
+          .algorithm = algorithm, .dtype = dtype, .integers = dtype == DType::kInt16 ? 2e4 : 2e9};
+      for (const Status& one : run_sampled(large, 3, 200)) CHECK_MESSAGE(one.ok(), one.to_string());
+    }
+  }
+}
+
 TEST_CASE("sum check: the rank that computes wrong sums is named on all ranks") {
   for (const char* const algorithm : {"ring", "tree", "halving_doubling", "direct"}) {
     for (const DType dtype : {DType::kFloat32, DType::kInt16}) {
@@ -133,6 +159,33 @@ TEST_CASE("sum check: a result that one rank has changed names that rank") {
 
 TEST_CASE("sum check: a rank that has joined puts in zeros") {
   for (const Status& one : run_sampled({.joined = 1}, 3, 1009)) CHECK(one.ok());
+}
+
+TEST_CASE("sum check: a work that fails leaves no mark on its memory") {
+  const auto witness = std::make_shared<SumWitness>(create_kernels());
+  std::vector<float> in(4, 1.0F), out(4);
+  const OwnElements mine{reinterpret_cast<const std::byte*>(in.data()),
+                         reinterpret_cast<const std::byte*>(out.data()), 4 * sizeof(float)};
+  ExecutorOptions options;
+  options.host.whole = std::make_unique<Refuses>();
+  options.kernels = witness;
+  options.size = 2;
+  options.check_sums = SumCheckOptions{.every = 1, .witness = witness};
+  bool ended = false;
+  options.on_result = [&](const Bundle&, const Work&, bool ran) { ended = !ran; };
+  auto executor = create_executor(std::move(options));
+  REQUIRE(executor.ok());
+  Bundle bundle;
+  bundle.kind = Collective::kAllreduce;
+  bundle.tensors.emplace_back().shape = {4};
+  bundle.tensors[0].in = reinterpret_cast<const std::byte*>(in.data());
+  bundle.tensors[0].out = reinterpret_cast<std::byte*>(out.data());
+  CHECK((*executor)->execute(bundle, AbortToken()).code() == Code::kResourceExhausted);
+  CHECK(ended);
+  witness->spoil(mine);
+  witness->reduce({}, std::array<const void*, 1>{in.data()}, out.data(), 4);
+  CHECK(witness->heal(mine));
+  CHECK_FALSE(witness->forget(mine));
 }
 
 TEST_CASE("sum check: one of so many is drawn") {

@@ -86,4 +86,30 @@ TEST_CASE("partition: slices are whole cuts and follow one another") {
   CHECK(Divided("fp16", {0, 0}, {0, 0}).among(2, kCut).empty());
 }
 
+TEST_CASE("partition: by owner, a slice has its share of each, however many ranks there are") {
+  const Divided divided("int8", {5000, 100, 0, 100'000}, {0, 0, 0, 0});
+  const std::vector<std::size_t> owners{1, 1, 0, 0};
+  for (const std::size_t ranks : {2U, 16U, 64U}) {
+    INFO(ranks, " ranks");
+    const std::size_t share = std::max<std::size_t>(512, (1 << 14) / ranks);
+    const auto slices =
+        partition_by_owner(divided.pieces, owners, divided.work.codec(), ranks, 1 << 14);
+    std::size_t begin = 0;
+    for (const Slice& slice : slices) {
+      CHECK(slice.begin == begin);
+      begin += slice.count;
+      for (const auto& runs : slice.runs) {
+        std::size_t count = 0;
+        for (const OwnedRun& run : runs) count += run.count;
+        CHECK(count <= share);
+      }
+    }
+    CHECK(begin == 105'100);
+    for (const std::size_t piece : {0U, 1U, 3U}) {
+      const auto found = owners_of(slices, divided, piece);
+      CHECK(found == std::vector<std::size_t>(found.size(), owners[piece]));
+    }
+  }
+}
+
 }  // namespace ronde::test
