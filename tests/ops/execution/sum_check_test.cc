@@ -117,7 +117,8 @@ TEST_CASE("sum check: healthy results pass, of every type, operator and algorith
            {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin, ReduceOp::kProduct}) {
         if (!is_defined(op, dtype)) continue;
         for (const std::size_t count : {std::size_t{1}, std::size_t{1009}}) {
-          INFO(algorithm, " ", std::string(to_string(dtype)), " ", std::string(to_string(op)));
+          INFO(std::string(algorithm), " ", std::string(to_string(dtype)), " ",
+               std::string(to_string(op)));
           for (const Status& one : run_sampled({algorithm, dtype, op}, 3, count)) {
             CHECK_MESSAGE(one.ok(), one.to_string());
           }
@@ -131,7 +132,7 @@ TEST_CASE("sum check: averages of integers pass whose sums need more bits") {
   for (const char* const algorithm :
        {"", "ring", "tree", "double_tree", "halving_doubling", "direct"}) {
     for (const DType dtype : {DType::kInt16, DType::kInt32, DType::kUint32}) {
-      INFO(algorithm, " ", std::string(to_string(dtype)));
+      INFO(std::string(algorithm), " ", std::string(to_string(dtype)));
       const Sampling large{
           .algorithm = algorithm, .dtype = dtype, .integers = dtype == DType::kInt16 ? 2e4 : 2e9};
       for (const Status& one : run_sampled(large, 3, 200)) CHECK_MESSAGE(one.ok(), one.to_string());
@@ -142,7 +143,7 @@ TEST_CASE("sum check: averages of integers pass whose sums need more bits") {
 TEST_CASE("sum check: the rank that computes wrong sums is named on all ranks") {
   for (const char* const algorithm : {"ring", "tree", "halving_doubling", "direct"}) {
     for (const DType dtype : {DType::kFloat32, DType::kInt16}) {
-      INFO(algorithm, " ", std::string(to_string(dtype)));
+      INFO(std::string(algorithm), " ", std::string(to_string(dtype)));
       // Some algorithms let a rank compute a share of the elements alone.
       const auto told = run_sampled({algorithm, dtype, ReduceOp::kSum, 0}, 2, 512, 50);
       check_all(told, "rank 10 computed a wrong sum, among the elements 1000");
