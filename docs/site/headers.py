@@ -20,6 +20,7 @@ HEADERS = (
     "bindings/cpp/ronde/ronde.h",
     "bindings/cpp/ronde/tensor.h",
     "bindings/cpp/ronde/elastic.h",
+    "bindings/cpp/ronde/sharded.h",
     "bindings/cpp/ronde/error.h",
     "core/base/dtype.h",
     "core/base/status.h",
