@@ -17,9 +17,6 @@
 namespace ronde::RONDE_BYTES_ISA {
 
 using Line = std::uint64_t __attribute__((vector_size(Checksum::kLineBytes)));
-/// The same without the alignment of whole registers.
-using AnyLine =
-    std::uint64_t __attribute__((vector_size(Checksum::kLineBytes), aligned(1), may_alias));
 
 /// Memory is asked for so far ahead: the hardware's prefetcher stops at each page.
 constexpr std::size_t kAheadBytes = 4096;
@@ -42,8 +39,9 @@ inline void add_block(Checksum::Sums& sums, std::byte* to, const std::byte* from
   std::size_t i = 0;
   for (; i + Checksum::kLineBytes <= bytes; i += Checksum::kLineBytes) {
     if constexpr (kPrefetches) __builtin_prefetch(from + i + kAheadBytes, 0, 2);
-    const Line line = *reinterpret_cast<const AnyLine*>(from + i);
-    if constexpr (kCopies) *reinterpret_cast<AnyLine*>(to + i) = line;
+    Line line;
+    std::memcpy(&line, from + i, sizeof line);
+    if constexpr (kCopies) std::memcpy(to + i, &line, sizeof line);
     add(line);
   }
   if (i < bytes) {
