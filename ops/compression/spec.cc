@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <iterator>
 #include <vector>
 
 #include "core/base/join_text.h"
@@ -21,6 +22,7 @@ Status invalid(std::string_view text, std::string_view why) {
 template <typename Elements, typename Member>
 std::string list_of(const Elements& elements, Member member) {
   std::vector<std::string_view> texts;
+  texts.reserve(std::size(elements));
   for (const auto& one : elements) texts.push_back(std::invoke(member, one));
   return join_text(texts, ", ");
 }

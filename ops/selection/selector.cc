@@ -64,11 +64,12 @@ constexpr bool is_known(const SelectionRow& row) {
 /// True if any size and any number of ranks has a row. A join moves nothing, and sparse work is
 /// composed of other collectives.
 constexpr bool is_served(const CollectiveTraits& traits) {
-  constexpr SelectionRow kAny;
+  constexpr auto kAnyBytes = SelectionRow{}.max_bytes;
+  constexpr auto kAnyRanks = SelectionRow{}.max_ranks;
   return traits.value == Collective::kJoin || traits.has_indices() ||
          std::any_of(kTable.begin(), kTable.end(), [&](const SelectionRow& row) {
-           return row.kind == traits.value && row.max_bytes == kAny.max_bytes &&
-                  row.max_ranks == kAny.max_ranks;
+           return row.kind == traits.value && row.max_bytes == kAnyBytes &&
+                  row.max_ranks == kAnyRanks;
          });
 }
 

@@ -34,8 +34,9 @@ T combine_floats(ReduceOp op, T a, T b) {
 
 template <typename T>
 T combine_integers(ReduceOp op, T a, T b) {
-  const auto x = static_cast<std::uint64_t>(a);
-  const auto y = static_cast<std::uint64_t>(b);
+  using Wide = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
+  const auto x = static_cast<std::uint64_t>(static_cast<Wide>(a));
+  const auto y = static_cast<std::uint64_t>(static_cast<Wide>(b));
   switch (op) {
     case ReduceOp::kMin:
       return a < b ? a : b;

@@ -611,11 +611,13 @@ void run_job(int ranks, int (*body)(int), const char* nonfinite = "off") {
   const std::string id = unique_job_id();
   INFO(ranks, " ranks");
   CHECK(run_ranks(ranks, [&](int rank) {
+          // NOLINTBEGIN(concurrency-mt-unsafe): one thread yet
           ::setenv("RONDE_JOB_ID", id.c_str(), 1);
           ::setenv("RONDE_RANK", std::to_string(rank).c_str(), 1);
           ::setenv("RONDE_SIZE", std::to_string(ranks).c_str(), 1);
           ::setenv("RONDE_DETERMINISTIC", "1", 1);
           ::setenv("RONDE_CHECK_NONFINITE", nonfinite, 1);
+          // NOLINTEND(concurrency-mt-unsafe)
           return body(rank);
         }) == all_good(ranks));
 }

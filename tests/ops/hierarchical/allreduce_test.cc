@@ -169,6 +169,7 @@ void check_compressed(const char* compression_text, double most) {
   INFO(compression_text);
   const Scheme scheme(*parse_compression(compression_text));
   std::vector<CompressedSteps> ranks;
+  ranks.reserve(4);
   for (int rank = 0; rank < 4; ++rank) ranks.emplace_back(scheme, rank);
   std::atomic<std::size_t> bytes = 0;
   run_on_hosts({0, 0, 1, 1}, counting(bytes),
