@@ -107,8 +107,9 @@ def reduce_slices(
     members = set_id(process_set)
     name = name_of_call(name, "sparse_allreduce", members, [values])
     shape = slices.dense_shape
+    given = tf.convert_to_tensor(slices.indices)
     rows = tf.constant(-1, tf.int64) if shape is None else tf.cast(shape[0], tf.int64)
-    indices = tf.cast(slices.indices, tf.int64)
+    indices = tf.cast(given, tf.int64)
     places: list[Any] = []
 
     def reduce(reals: list[Any]) -> list[Any]:
@@ -121,7 +122,7 @@ def reduce_slices(
     sums = compression.decompress(sums, context)
     if divides:
         sums = divided(sums, process_set)
-    return tf.IndexedSlices(sums, tf.cast(places[0], slices.indices.dtype), dense_shape=shape)
+    return tf.IndexedSlices(sums, tf.cast(places[0], given.dtype), dense_shape=shape)
 
 
 def check_sparse(op: int) -> None:
