@@ -107,6 +107,8 @@ set(CMAKE_UNITY_BUILD_BATCH_SIZE 60)
 if(RONDE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Takes a class that one source defines for itself for one of a header.
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  # Collecting garbage below 512 MiB takes an eighth of the time of large batches.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=524288>")
 endif()
 
 # ronde_apart(source...): compiled each by itself.
